@@ -42,7 +42,8 @@ FAIRSEQ_ERRORS = {
     "folder does not tell; give them, or the folder that fairseq-preprocess wrote",
     r"Torch not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs": NO_GPU,
     r"Neither args nor cfg exist": f"the checkpoint has no `cfg` or `args`; {WHOLE}",
-    r"'best_loss'$": f"the checkpoint has no `optimizer_history`; {WHOLE}",
+    r"'best_loss'$": f"the checkpoint has no `optimizer_history`; {WHOLE}, or unpack one that "
+    "pet-fairseq pack wrote",
     r"'(model|extra_state)'$": rf"the checkpoint has no `\1`; {WHOLE}",
     r"file (.*) not found$": r"\1: no such file",
     r"INTERNAL: could not parse ModelProto from (.*)": r"\1: no SentencePiece model; give the "

@@ -17,6 +17,7 @@ from pet_fairseq.errors import (
     UserError,
     checkpoint_being_read,
     one_line,
+    user_message,
 )
 from tests.checkpoints.written import Malicious, cut, write_checkpoint
 
@@ -44,6 +45,12 @@ def test_errors_of_fairseqs_own_loading(tmp_path):
     assert "\n" not in line
     assert "weights_only" not in line
     assert not (tmp_path / "marker").exists()
+
+
+def test_a_packed_file_given_to_fairseq():
+    """fairseq looks for the best loss in what it takes for an old checkpoint."""
+    line = user_message(KeyError("best_loss"))
+    assert line is not None and line.endswith("or unpack one that pet-fairseq pack wrote")
 
 
 def open_missing(name: str, path: Path) -> tuple[BaseException, object]:

@@ -114,7 +114,7 @@ def own_task(name: str, table: list[list[str]]) -> Task:
     """The task of a table of one's own: its labels are the classes, and the answers.
 
     Raises:
-        BadInputError: the name of a class is not one word.
+        BadInputError: the name of a class is not one word, or there is only one class.
     """
     header, *body = table
     columns = ("sentence1", "sentence2") if "sentence2" in header else ("sentence",)
@@ -126,6 +126,8 @@ def own_task(name: str, table: list[list[str]]) -> Task:
     for label in classes:
         if len(label.split()) != 1:
             raise BadInputError(f"{name}: label '{label}': a class has to be one word")
+    if len(classes) == 1:
+        raise BadInputError(f"{name}: all labels are '{min(classes)}'; give two or more")
     question = " ".join("{}" for _ in columns)
     return Task(columns, "label", classes, question, answers=classes)
 

@@ -108,7 +108,18 @@ raw() {
   run mv "$new" "$out/raw"
 }
 
+# stop if FROM has other files than those that OUT was made of
+check_files() {
+  local file name
+  for file in "$out"/download/*; do
+    name=${file##*/}
+    [ ! -f "$FROM/$name" ] || cmp -s "$FROM/$name" "$file" ||
+      die "$FROM/$name: not the file that $out was made of; give another OUT or remove it"
+  done
+}
+
 [ ! -f "$out/raw/task" ] || [ "$(cat "$out/raw/task")" = "$task" ] ||
   die "$out holds $(cat "$out/raw/task"), not $task; give another OUT"
+[ -z "$FROM" ] || [ ! -d "$out/raw" ] || check_files
 stage raw "$out/raw" raw
 "$ROOT/scripts/text/preprocess_task.sh" "$out/raw" "${BPE_MERGES:-8000}" "$out" "${inputs[@]}"

@@ -70,6 +70,12 @@ def ask(args: argparse.Namespace, way: str) -> Answer:
     return Answer(spell(task, words), read, first_word, after_reading / len(words), peak)
 
 
+def ask_in_own_process(args: argparse.Namespace, way: str) -> Answer:
+    """As `ask`; the process's peak of memory is that of this way alone."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(ask, args, way).result()
+
+
 def make_sample(task: SelfCpTask, args: argparse.Namespace) -> dict:
     """A batch of one prompt, tokenized as the data of the memory's training are."""
     folder = Path(task.cfg.data)
@@ -109,12 +115,19 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=40, help="the most tokens of an answer")
     args = parser.parse_args()
     rows = []
-    for way in args.ways:  # each in a process of its own, for its peak of memory
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            answer = process.submit(ask, args, way).result()
+    refused = UserError("--ways: give one or more")
+    for way in args.ways:
+        try:
+            answer = ask_in_own_process(args, way)
+        except UserError as error:  # such as `full` without positions for it
+            refused = error
+            print(f"{way}: no answer: {message(error)}", file=sys.stderr)
+            continue
         print(f"{way}: {answer.text}", flush=True)
         seconds = (f"{answer.first_word:.2f}", f"{answer.each_word:.3f}")
         rows.append([way, f"{answer.read:,}", *seconds, f"{answer.peak / MEGABYTE:,.0f}"])
+    if not rows:
+        raise refused
     header = ["way", "read", "s to the first word", "s for each further word", "peak MB"]
     print(f"\n{table(header, rows)}", end="")
 

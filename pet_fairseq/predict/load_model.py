@@ -167,10 +167,15 @@ def predictor_class(model: nn.Module, task: FairseqTask, option: str) -> type[Pr
     """The class of the predictor for a task; option: names the model's path in errors.
 
     Raises:
-        UserError: the task answers no texts.
+        UserError: the task answers no texts, or not lines as they are.
     """
     if isinstance(task, SentencePredictionTask):
         return Classifier
+    if hasattr(task, "complete_line"):
+        raise UserError(
+            f"{option}: a model of the task {type(task).__name__}, which puts text around each "
+            "line; ask it by fairseq-interactive or pet_fairseq.from_pretrained"
+        )
     if getattr(model, "decoder", None) is not None and getattr(model, "encoder", None) is not None:
         return Translator
     raise UserError(

@@ -86,7 +86,8 @@ def choose(
         the accuracy (percent), how often each candidate was chosen, and the mean number of tokens
         and memory tokens that were read in place of query and prompt.
     Raises:
-        UserError: no such files, not a model of this kind, or fewer than two different candidates.
+        UserError: no such files, not a model of this kind, or fewer than two different candidates,
+            or an empty one.
     """
     check_folder_of(out, "--out")
     device = check_device(device)
@@ -117,7 +118,13 @@ def choose(
 
 
 def check_candidates(candidates: list[str], tokens: list[str]) -> None:
-    """Raises UserError if there are fewer than two different candidates, or two of equal tokens."""
+    """Check that there are two or more candidates, not empty, and each of tokens of its own.
+
+    Raises:
+        UserError: there are not.
+    """
+    if not all(text.strip() for text in candidates):
+        raise UserError("--candidates: one of them is empty, which no response is; leave it out")
     if len(set(candidates)) < max(2, len(candidates)):
         raise UserError(f"--candidates {','.join(candidates)}: give two or more different ones")
     same = [text for text, own in zip(candidates, tokens) if tokens.count(own) > 1]

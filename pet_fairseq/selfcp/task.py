@@ -325,8 +325,14 @@ class SelfCpTask(AllSentences):
         """
         symbol = self.dictionary.index(self.cfg.prompt_symbol)
         if symbol == self.dictionary.unk():
-            raise UserError(f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary")
-        blank = self.dictionary.index("\u2581")  # what "query <prompt> text" has before the symbol
+            raise UserError(
+                f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary; give a word of "
+                "it that no text has, such as <|endoftext|> where the tokenizer has that"
+            )
+        # what "query <prompt> text" has before the symbol: of SentencePiece, and of bytes, unless
+        # queries of the data may end so
+        names = ("\u2581",) if self.template.before.endswith(" ") else ("\u2581", "\u0120")
+        blanks = {self.dictionary.index(name) for name in names} - {self.dictionary.unk()}
         pairs = []
         for tokens in src_tokens:
             if len(tokens) and tokens[-1] == self.dictionary.eos():  # a chat's text may hold more
@@ -334,7 +340,7 @@ class SelfCpTask(AllSentences):
             if not tokens.eq(symbol).any():
                 tokens = torch.cat([tokens.new_tensor([symbol]), tokens])  # all is prompt
             query, prompt = split_at(tokens, symbol)
-            if len(query) and query[-1] == blank != self.dictionary.unk():
+            if len(query) and int(query[-1]) in blanks:
                 query = query[:-1]
             pairs.append((query, prompt))
         queries, prompts = (Texts(list(side)) for side in zip(*pairs))

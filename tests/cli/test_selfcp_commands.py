@@ -89,6 +89,10 @@ def test_a_document(folder, tmp_path):  # noqa: F811
     assert short.splitlines()[0].split(": ")[1:] == short.splitlines()[1].split(": ")[1:]
     none = run(*script, tmp_path / "none", "good or bad", *options, "--window", "60", check=False)
     assert none.status and "none: " in none.output and "Traceback" not in none.output
+    (tmp_path / "long").write_text(" ".join([prompt] * 6))  # too long for `full` alone
+    long = run(*script, tmp_path / "long", "good or bad", *options[:-2], "--window", "4")
+    assert "full: no answer: --prompt-strategy full: " in long.output
+    assert "| truncate_equal |" in long.output and "| full |" not in long.output
 
 
 def segment_memory(tokens, longest, ratio):

@@ -3,16 +3,19 @@
 import shutil
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sentencepiece
 from omegaconf import OmegaConf
+from torch import nn
 
 import pet_fairseq
 from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
+from pet_fairseq.predict.load_model import predictor_class
 from tests.predict.imported import write_classifier
 from tests.predict.made import make_classifier, make_translator, save_with_task
 from tests.predict.test_predictor import answering
@@ -122,3 +125,10 @@ def test_a_model_that_lies_beside_its_dictionaries(tmp_path, monkeypatch):
     export(path, None, "fairseq", tmp_path / "exported")
     _, its_task = load_model(str(tmp_path / "exported/model.pt"), "CHECKPOINT")
     assert its_task.source_dictionary == task.source_dictionary
+
+
+def test_a_task_that_completes_lines_is_refused():
+    """As SelfCP's: nothing here would put the template around a text."""
+    task = SimpleNamespace(complete_line=str)
+    with pytest.raises(UserError, match=r"CHECKPOINT: .*; ask it by fairseq-interactive"):
+        predictor_class(nn.Module(), task, "CHECKPOINT")

@@ -131,6 +131,11 @@ def test_candidates_that_are_none(folder, candidates):
         choose(str(folder / "selfcp.pt"), str(folder), candidates)
 
 
+def test_an_empty_candidate(folder):
+    with pytest.raises(UserError, match="--candidates: one of them is empty"):
+        choose(str(folder / "selfcp.pt"), str(folder), ["good", " ", "bad"])
+
+
 def test_candidates_of_equal_tokens(folder):
     message = "--candidates film,film : they are the same tokens for the tokenizer of the data"
     with pytest.raises(UserError, match=message):

@@ -96,9 +96,11 @@ def test_text_around_the_parts(model, records, tmp_path):
     assert [dictionary[i] for i in candidate] == ["Ġ", "Ġa", "<|end|>"]
 
 
-@pytest.mark.parametrize("before", ["", "<|start|>f a", "b\nc "])
+@pytest.mark.parametrize(
+    "before, space", [("", ""), ("", " "), ("<|start|>f a", " "), ("b\nc", " "), ("b\nc ", "")]
+)
 @pytest.mark.parametrize("kind", ["tokenizer", "sentencepiece"])
-def test_lines_of_interactive_are_read_as_records(kind, before, model, tmp_path):
+def test_lines_of_interactive_are_read_as_records(kind, before, space, model, tmp_path):
     records = [("ab c", "fab ab", "a"), ("", "a" * 20, "b a"), ("fa b ab", "c", "e")]
     file, out = tmp_path / "train.jsonl", tmp_path / "bin"
     file.write_text("".join(json.dumps(dict(zip(PARTS, record))) + "\n" for record in records))
@@ -114,7 +116,9 @@ def test_lines_of_interactive_are_read_as_records(kind, before, model, tmp_path)
     cfg = SelfCpTaskConfig(data=str(out), seed=1, prompt_symbol=symbol)
     task = SelfCpTask.setup_task(cfg)
     task.load_dataset("train")
-    lines = [f"{query}{symbol} {prompt}" if query else prompt for query, prompt, _ in records]
+    lines = [
+        f"{query}{space}{symbol} {prompt}" if query else prompt for query, prompt, _ in records
+    ]
     tokens, lengths = task.get_interactive_tokens_and_lengths(lines, bpe.encode)
     asked, trained = task.build_dataset_for_inference(tokens, lengths), task.dataset("train")
     for i in range(len(records)):

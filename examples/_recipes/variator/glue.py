@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Optional
 
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.runner.fairseq_options import Options
@@ -19,6 +20,7 @@ CLASSES = {"mnli": 3, "qnli": 2, "qqp": 2, "rte": 2, "sst2": 2, "mrpc": 2, "cola
 # of the tasks that GLUE does not score by accuracy alone
 POSITIVE_CLASSES = {"qqp": "duplicate", "mrpc": "equivalent", "cola": "acceptable"}
 OWN_TASK = "own"  # sentences and classes of the user's
+LENGTH = "--max-positions"  # of the model, and of a text that the task does not shorten
 ONE_SEPARATOR = ("--arch", "bert")  # between the sentences of a pair; RoBERTa has two
 
 
@@ -44,22 +46,21 @@ def add_glue_options(parser: argparse.ArgumentParser) -> None:
         help="start from the model in this folder, which pet-fairseq import-hf wrote and which "
         "prepare.sh was given as BERT; only with --form classes",
     )
-    usual = SETTINGS["glue_bert"].schedules
-    task, raw, model = (usual[name] for name in ("plugins_task", "plugins_raw", "model_task"))
+    of_bert, others = (SETTINGS[name].schedules for name in ("glue_bert", "glue_classes"))
     many = "how many updates"
-    about_batch = "the largest number of tokens in a training batch of the task"
-    for option, default, about in (
-        ("--updates", task.updates, f"{many} train the plugins and their competitors on the task"),
-        ("--raw-updates", raw.updates, f"{many} train them on raw text before"),
-        ("--model-updates", model.updates, f"{many} fine-tune the model"),
-        ("--max-tokens", task.max_tokens, about_batch),
+    for option, schedule, about in (
+        ("--updates", "plugins_task", f"{many} train the plugins and their competitors"),
+        ("--raw-updates", "plugins_raw", f"{many} train them on raw text before"),
+        ("--model-updates", "model_task", f"{many} fine-tune the model"),
+        ("--max-tokens", "model_task", "the largest number of tokens in a batch of the task"),
     ):
+        field = "max_tokens" if option == "--max-tokens" else "updates"
+        usual, with_bert = (getattr(known[schedule], field) for known in (others, of_bert))
         parser.add_argument(
             option,
             type=int,
-            default=default,
             metavar="N",
-            help=f"with --bert, {about} (default: %(default)s)",
+            help=f"{about} (default: {usual}, with --bert {with_bert})",
         )
     add_options(parser)
     add_pretrained_option(parser)
@@ -77,11 +78,11 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
 
     Raises:
         UserError: a row that does not exist, a number of updates or tokens below 1, a --bert that
-            cannot be used, --first-steps without a model, or a task of one's own whose data are not
-            there.
+            cannot be used or has other words than the data, --first-steps without a model, or a
+            task of one's own whose data are not there.
     """
     names = ("updates", "raw_updates", "model_updates", "max_tokens")
-    check_positive(**{name: getattr(args, name) for name in names})
+    check_positive(**given(**{name: getattr(args, name) for name in names}))
     base = place.base / place.name / args.task
     folder = place.data or base / "data"
     runs = place.runs or base / args.form
@@ -96,12 +97,14 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
         evaluate = by_generation(("accuracy",), truth, settings.generate)
     if args.bert is not None:
         settings = settings_from_bert(args)
+        check_words(args.bert, folder)
         pretrained_path = pretrained_path or args.bert / "checkpoint.pt"
     if args.first_steps is not None and pretrained_path is None:
         raise UserError(
             "--first-steps: is for the model that the first steps began with; name it by --bert or "
             "--pretrained"
         )
+    settings = with_lengths(settings, args)
     if args.form == "classes":
         settings = replace(settings, task=(*settings.task, "--num-classes", str(num_classes)))
     return make_pipeline(
@@ -126,24 +129,49 @@ def count_classes(task: str, folder: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
+def with_lengths(settings: Settings, args: argparse.Namespace) -> Settings:
+    """The settings with the updates and tokens that the user gives."""
+    on_task = given(max_tokens=args.max_tokens, updates=args.updates)
+    on_raw = given(updates=args.raw_updates)
+    return settings.changed(
+        model_task=given(max_tokens=args.max_tokens, updates=args.model_updates),
+        plugins_raw=on_raw,
+        plugins_task=on_task,
+        whole_raw=on_raw,
+        whole_task=on_task,
+    )
+
+
+def given(**values: Optional[int]) -> dict[str, int]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def settings_from_bert(args: argparse.Namespace) -> Settings:
     """How plugins of an imported BERT are trained.
 
     Raises:
         UserError: see `read_bert_options`.
     """
-    on_task = {"max_tokens": args.max_tokens, "updates": args.updates}
-    on_raw = {"updates": args.raw_updates}
-    settings = SETTINGS["glue_bert"].changed(
-        model_task={"max_tokens": args.max_tokens, "updates": args.model_updates},
-        plugins_raw=on_raw,
-        plugins_task=on_task,
-        whole_raw=on_raw,
-        whole_task=on_task,
-    )
+    settings = SETTINGS["glue_bert"]
     arch = read_bert_options(args)
     task = one_separator(settings.task) if arch[:2] == ONE_SEPARATOR else settings.task
+    if LENGTH in arch:  # what is too long for the model is too long for its plugins
+        task = (*task, LENGTH, arch[arch.index(LENGTH) + 1])
     return replace(settings, arch=arch, task=task)
+
+
+def check_words(bert: Path, folder: Path) -> None:
+    """Refuse data that were made with other words than the model has.
+
+    Raises:
+        UserError: they were.
+    """
+    words, of_bert = folder / "dict.txt", bert / "dict.txt"
+    if words.is_file() and of_bert.is_file() and words.read_bytes() != of_bert.read_bytes():
+        raise UserError(
+            f"--bert {bert}: the words of {words} are not those of {of_bert}; make the data in a "
+            f"new folder by BERT={bert} examples/glue/prepare.sh, and name it with --data"
+        )
 
 
 def read_bert_options(args: argparse.Namespace) -> Options:

@@ -116,12 +116,26 @@ def test_bad_tables_of_ones_own(env, tmp_path):
     bad(good.replace("label", "class"), good, "train.tsv", "no column label")
     bad(good.replace("c1", "very good"), good, "train.tsv", "'very good'", "one word")
     bad(good.replace("c1", ""), good, "train.tsv", "label ''", "one word")
+    bad(good.replace("c1", "c0"), good, "train.tsv: all labels are 'c0'", "two or more")
     bad(good, good.replace("c1", "c2"), "dev.tsv: line 3: label 'c2'", "not one of c0, c1")
     bad(good, good.replace("sentence", "sentence2"), "dev.tsv", "no column sentence")
     refuses(sh(RECIPE, "own", check=False, **env), "TASK own", "FOLDER", "train.tsv and dev.tsv")
     (tmp_path / "dev.tsv").unlink()
     result = sh(RECIPE, "own", tmp_path, check=False, **env)
     refuses(result, f"{tmp_path}: ", "train.tsv and dev.tsv")
+
+
+def test_tables_that_have_changed(env, tmp_path):
+    """What was made of the old ones is not taken for done."""
+    rows = "".join(f"text {i}\tc{i % 2}\n" for i in range(9))
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text(f"sentence\tlabel\n{rows}")
+    own = (RECIPE, "own", tmp_path)
+    sh(*own, **env, STAGES="raw")
+    assert "raw: done before" in sh(*own, **env, STAGES="raw").stdout
+    (tmp_path / "train.tsv").write_text(f"sentence\tlabel\n{rows}new\tc1\n")
+    result = sh(*own, check=False, **env, STAGES="raw")
+    refuses(result, "train.tsv: not the file that", "another OUT")
 
 
 def test_bad_raw_text(env, tmp_path):

@@ -211,6 +211,7 @@ def test_glue_from_a_bert(tmp_path):
     sizes = {s.name: s.option("--max-tokens") for s in trainings(found)}
     on_task = dict.fromkeys(("backbone", "k4", "first_3", "token_pruning"), "8192")
     assert sizes == on_task | {"step1.k4": "1024", "step1.first_3": "1024"}
+    assert {found[name].option("--max-positions") for name in on_task} == {"16"}  # the model's
     with pytest.raises(UserError, match="--bert: is an encoder; give --form classes"):
         stages("glue", tmp_path, "--task", "rte", *bert, "--form", "text")
     with pytest.raises(UserError, match="--bert none/model_options: no such file; make it by"):
@@ -219,6 +220,31 @@ def test_glue_from_a_bert(tmp_path):
     for option in ("--updates", "--raw-updates", "--model-updates", "--max-tokens"):
         with pytest.raises(UserError, match=f"{option} 0: give 1 or more"):
             stages("glue", tmp_path, "--task", "rte", *bert, option, "0")
+
+
+def test_glue_from_a_bert_with_data_of_other_words(tmp_path):
+    write_bert(tmp_path / "bert")
+    import_model(tmp_path / "bert", tmp_path / "imported")
+    data = tmp_path / "glue/sst2/data"
+    data.mkdir(parents=True)
+    (data / "dict.txt").write_text("other 1\n")
+    bert = ("--task", "sst2", "--bert", tmp_path / "imported", "--rows", "k4")
+    with pytest.raises(UserError, match=r"--bert .*: the words of .*dict.txt are not those of"):
+        stages("glue", tmp_path, *bert)
+    (data / "dict.txt").write_bytes((tmp_path / "imported/dict.txt").read_bytes())
+    assert "k4" in stages("glue", tmp_path, *bert)
+
+
+@pytest.mark.parametrize("form", ["classes", "text"])
+def test_the_updates_of_a_model_that_is_trained_from_scratch(form, tmp_path):
+    glue = ("glue", tmp_path, "--task", "rte", "--form", form, "--rows", "k4", "first_3")
+    trained = trainings(stages(*glue, "--updates", "7", "--raw-updates", "8"))
+    updates = {s.name: s.option("--max-update") for s in trained}
+    assert updates["backbone"] == "1000"
+    assert updates["k4"] == updates["first_3"] == "7"
+    assert updates["step1.k4"] == updates["step1.first_3"] == "8"
+    model = stages(*glue, "--model-updates", "9", "--max-tokens", "99")["backbone"]
+    assert (model.option("--max-update"), model.option("--max-tokens")) == ("9", "99")
 
 
 def test_the_length_of_the_table_and_wrong_rows(tmp_path):
