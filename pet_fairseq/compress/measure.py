@@ -53,10 +53,6 @@ class InEngine:
     translations: list[str]
     sentences_per_second: Optional[float] = None
 
-    @property
-    def bleu(self) -> float:
-        return self.scores.bleu
-
 
 @dataclass(frozen=True)
 class Measured:
