@@ -121,7 +121,7 @@ class Given:
 
 
 def with_named_test(given: Given, test_set: NamedSet, teacher: Path) -> Given:
-    """The same with a test set that sacreBLEU knows, of the teacher's languages.
+    """What is given, with a test set that sacreBLEU knows, of the teacher's languages.
 
     Args:
         teacher: its checkpoint or folder, which is there.
