@@ -134,10 +134,10 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
     What is wrong shows itself before text is read or translated, as far as it can.
     """
     from pet_fairseq.compress.data import data_stages, raw_test_stages
-    from pet_fairseq.compress.given import BIN, data_folders, with_named_test
+    from pet_fairseq.compress.given import BIN, KEEP, data_folders, with_named_test
     from pet_fairseq.compress.plan import check_before_data, make_plan
     from pet_fairseq.compress.preparation import corpus_stages, teacher_stages, vocabulary_stages
-    from pet_fairseq.compress.raw_text import KEEP, open_teacher
+    from pet_fairseq.compress.teacher_text import open_teacher
     from pet_fairseq.results.sacrebleu_sets import named_set
 
     teacher = _prepare(args, given, teacher_stages(given))

@@ -5,11 +5,8 @@ from pathlib import Path
 
 from pet_fairseq.compress.given import BIN, SHARDS, TEST_BIN, TEST_TEXT, TEXT, Given, data_folders
 from pet_fairseq.compress.mixture import mixture_folders, write_mixture
-from pet_fairseq.compress.raw_text import (
-    SPLITS,
-    open_teacher,
-    write_pieces,
-)
+from pet_fairseq.compress.raw_text import SPLITS, write_pieces
+from pet_fairseq.compress.teacher_text import open_teacher
 from pet_fairseq.predict.corpus.shards import SUMMARY
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, CommandLine, Stage

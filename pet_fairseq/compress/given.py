@@ -6,18 +6,10 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.checkpoints.loading import find_checkpoint
+from pet_fairseq.compress.engine import TEACHER
 from pet_fairseq.compress.layout import Layout
-from pet_fairseq.compress.raw_text import (
-    KEEP,
-    SOURCE,
-    TARGET,
-    TEACHER,
-    TRIM,
-    EngineText,
-    TextPair,
-    open_teacher,
-    parallel,
-)
+from pet_fairseq.compress.raw_text import SOURCE, TARGET, TextPair, parallel
+from pet_fairseq.compress.teacher_text import EngineText, open_teacher
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.predict.corpus.shards import option_words
 from pet_fairseq.predict.corpus.text import UNPACKERS, check_encoding, check_text
@@ -28,6 +20,7 @@ from pet_fairseq.results.sacrebleu_sets import NamedSet, set_files
 # the folders of --out that are made of what is given
 BILINGUAL, SHARDS, BIN = "bilingual", "corpus", "bin"
 TEXT, TEST_TEXT, TEST_BIN = "text", "test_text", "test_bin"
+KEEP, TRIM = "keep", "trim"  # values of --vocabulary
 Pair = tuple[Path, Path]
 
 

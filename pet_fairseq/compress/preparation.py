@@ -13,19 +13,20 @@ from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import is_multilingual
 from pet_fairseq.compress.data import text_stage
-from pet_fairseq.compress.engine import check_translates, subword_files, take
-from pet_fairseq.compress.given import BILINGUAL, SHARDS, Given, data_folders, search_words
-from pet_fairseq.compress.layout import PRECISION, TRIMMED
-from pet_fairseq.compress.raw_text import (
-    FIRST_LINES,
+from pet_fairseq.compress.engine import TEACHER, check_translates, subword_files, take
+from pet_fairseq.compress.given import (
+    BILINGUAL,
     KEEP,
-    TEACHER,
+    SHARDS,
     TRIM,
-    EngineText,
-    open_teacher,
-    write_corpus_text,
+    Given,
+    data_folders,
+    search_words,
 )
+from pet_fairseq.compress.layout import PRECISION, TRIMMED
+from pet_fairseq.compress.raw_text import write_corpus_text
 from pet_fairseq.compress.teacher import why_not_exported
+from pet_fairseq.compress.teacher_text import FIRST_LINES, EngineText, open_teacher
 from pet_fairseq.compress.vocabulary import train_vocabulary, trim_teacher
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model

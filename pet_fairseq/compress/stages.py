@@ -8,9 +8,10 @@ from typing import Any, Optional
 from pet_fairseq.compress.forms import compare_forms, precision_of
 from pet_fairseq.compress.layout import MODELS
 from pet_fairseq.compress.plan import Plan
-from pet_fairseq.compress.raw_text import IN_ENGINE, EngineText
+from pet_fairseq.compress.raw_text import IN_ENGINE
 from pet_fairseq.compress.report import write_report
 from pet_fairseq.compress.student import position_options
+from pet_fairseq.compress.teacher_text import EngineText
 from pet_fairseq.compress.training import (
     COMMON,
     TASK_WARMUP,
