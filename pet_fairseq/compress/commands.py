@@ -134,7 +134,7 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
     What is wrong shows itself before text is read or translated, as far as it can.
     """
     from pet_fairseq.compress.data import data_stages, raw_test_stages
-    from pet_fairseq.compress.given import BIN, KEEP, data_folders, with_named_test
+    from pet_fairseq.compress.given import KEEP, data_folders, with_named_test
     from pet_fairseq.compress.plan import check_before_data, make_plan
     from pet_fairseq.compress.preparation import corpus_stages, teacher_stages, vocabulary_stages
     from pet_fairseq.compress.teacher_text import open_teacher
@@ -149,7 +149,7 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
         return None
     if given.is_mixed:
         make_plan(_request(args, given, teacher, data_folders(given, teacher)))
-    elif given.is_raw and not (given.out / BIN).exists():  # else the plan checks it at once
+    elif given.is_raw and not given.layout.data.exists():  # else the plan checks it at once
         opened = open_teacher(teacher)
         request = _request(args, given, teacher, [Path(opened.task.cfg.data)])
         check_before_data(request, given.vocabulary == KEEP, opened.segmenter().files)

@@ -17,9 +17,6 @@ from pet_fairseq.predict.exported import MODEL
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.results.sacrebleu_sets import NamedSet, set_files
 
-# the folders of --out that are made of what is given
-BILINGUAL, SHARDS, BIN = "bilingual", "corpus", "bin"
-TEXT, TEST_TEXT, TEST_BIN = "text", "test_text", "test_bin"
 KEEP, TRIM = "keep", "trim"  # values of --vocabulary
 Pair = tuple[Path, Path]
 
@@ -57,6 +54,10 @@ class Given:
     jobs: int = 1
 
     @property
+    def layout(self) -> Layout:
+        return Layout(self.out)
+
+    @property
     def is_raw(self) -> bool:
         """Whether text alone is given, no binary data."""
         return self.data is None
@@ -71,7 +72,7 @@ class Given:
         """The folder for a teacher that is in CTranslate2; None for any other."""
         if not (self.teacher / MODEL).is_file() or find_checkpoint(self.teacher):
             return None
-        return Layout(self.out).exported("teacher", "ctranslate2")
+        return self.layout.exported("teacher", "ctranslate2")
 
     @property
     def tests_on_text(self) -> bool:
@@ -82,24 +83,19 @@ class Given:
     def raw_test(self) -> Optional[Path]:
         """The folder for the test set in pieces and as raw text; None where that is binary data."""
         if self.is_raw:
-            return self.out / TEXT
-        return self.out / TEST_TEXT if self.tests_on_text else None
+            return self.layout.text
+        return self.layout.test_text if self.tests_on_text else None
 
     def test_name(self, test: str) -> str:
         """The test set of a plan, a subset or a folder, where the user asks for `test`."""
         if self.tests_on_text:
-            return str(self.out / TEST_BIN)
+            return str(self.layout.test_data)
         return "test" if "test" in self.pairs else test
 
     @property
     def measures_agreement(self) -> bool:
         """Whether the test set's references are the teacher's own translations."""
         return self.data is None and not {"train", "test"} & self.pairs.keys()
-
-    @property
-    def corpus(self) -> Path:
-        """The folder for the teacher's translations as text."""
-        return self.out / "corpus_text"
 
     def sets(self) -> dict[str, list[TextPair]]:
         """The text of each set; what is held out comes out of the first of the training text."""
@@ -108,8 +104,8 @@ class Given:
             for split, files in self.pairs.items()
         }
         if self.text:
-            made = TextPair(self.corpus / SOURCE, self.corpus / TARGET)
-            sets.setdefault("train", []).append(made)
+            made = self.layout.corpus_text
+            sets.setdefault("train", []).append(TextPair(made / SOURCE, made / TARGET))
         return sets
 
 
@@ -189,7 +185,7 @@ def check_plain_text(file: Path, option: str) -> None:
 def data_folders(given: Given, teacher: Path) -> tuple[Path, ...]:
     """The folders with binary data that are given; the first one has the teacher's dictionaries."""
     assert given.data is not None, "check_given"
-    made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
+    made_here = given.languages is not None and teacher.parent == given.layout.bilingual
     return (teacher.parent if made_here else given.data, *given.more_data)
 
 

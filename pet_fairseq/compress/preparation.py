@@ -14,16 +14,8 @@ from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import is_multilingual
 from pet_fairseq.compress.data import text_stage
 from pet_fairseq.compress.engine import TEACHER, check_translates, subword_files, take
-from pet_fairseq.compress.given import (
-    BILINGUAL,
-    KEEP,
-    SHARDS,
-    TRIM,
-    Given,
-    data_folders,
-    search_words,
-)
-from pet_fairseq.compress.layout import PRECISION, TRIMMED
+from pet_fairseq.compress.given import KEEP, TRIM, Given, data_folders, search_words
+from pet_fairseq.compress.layout import PRECISION
 from pet_fairseq.compress.raw_text import write_corpus_text
 from pet_fairseq.compress.teacher import why_not_exported
 from pet_fairseq.compress.teacher_text import FIRST_LINES, EngineText, open_teacher
@@ -64,7 +56,7 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
         return (), path
     check_trained(cfg, str(path))
     check_languages(cfg.task, str(path), *given.languages)
-    folder = given.out / BILINGUAL
+    folder = given.layout.bilingual
     arguments = {"path": str(path), "source_lang": given.languages[0], "out": folder}
     arguments |= {"target_lang": given.languages[1], "data": given.data and str(given.data)}
     inputs = (path, *([given.data] if given.data else []))
@@ -83,7 +75,7 @@ def check_pair(task: Namespace, path: Path, languages: tuple[str, str]) -> None:
 
 
 def import_stage(given: Given) -> tuple[tuple[Stage, ...], Path]:
-    folder = given.out / "imported"
+    folder = given.layout.imported
     arguments: dict[str, object] = {"path": given.teacher, "out": folder}
     if given.languages is not None:
         arguments |= zip(("source_lang", "target_lang"), given.languages)
@@ -172,14 +164,14 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
         reads = EngineText(given.engine)
         reads.check(first_lines(given.text))
         in_pieces = () if reads.reads_raw_text else ("--tokenizer", "space")
-        return translation_stages(given, teacher, given.engine, in_pieces), given.corpus
+        return translation_stages(given, teacher, given.engine, in_pieces), given.layout.corpus_text
     opened = open_teacher(teacher, data_folders(given, teacher)[0] if given.is_mixed else None)
     # a file that is missing or not the teacher's is told now, not after the text is translated
     opened.segmenter().check((line, "") for line in first_lines(given.text))
     assert opened.cfg is not None, "a model in CTranslate2 was dealt with"
     words = opened.task.cfg.data
     _, not_held = why_not_exported(opened.cfg.model, str(teacher))
-    engine = teacher if not_held is not None else given.out / "corpus_teacher"
+    engine = teacher if not_held is not None else given.layout.corpus_teacher
     export = (
         *("pet-fairseq", "export", str(teacher), "--data", words),
         *("--to", "ctranslate2", "--precision", PRECISION, "--out", PRODUCT),
@@ -200,7 +192,7 @@ def translation_stages(
     Args:
         engine: the teacher's form that translates. options: of translate-corpus.
     """
-    shards = given.out / SHARDS
+    shards = given.layout.shards
     command = (
         *("pet-fairseq", "translate-corpus", str(engine), *options),
         *("--text", *map(str, given.text), "--out", str(shards), "--device", given.device),
@@ -211,7 +203,7 @@ def translation_stages(
     if given.is_mixed:
         return (made,)
     decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
-    return made, Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,))
+    return made, Stage("corpus-text", ("corpus",), decode, given.layout.corpus_text, (summary,))
 
 
 def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
@@ -228,7 +220,7 @@ def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], P
         return (), teacher
     if given.engine is not None and given.vocabulary != TRIM:
         return own_vocabulary_stage(given, given.engine)
-    pieces, folder = given.out / "pieces", given.out / TRIMMED
+    pieces, folder = given.layout.pieces, given.layout.trimmed
     most = None if given.vocabulary == TRIM else int(given.vocabulary)
     arguments = {"teacher": teacher, "text": pieces, "most": most, "folder": folder}
     call = Call(trim_teacher, arguments)
@@ -239,7 +231,7 @@ def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], P
 
 def own_vocabulary_stage(given: Given, engine: Path) -> tuple[tuple[Stage, ...], Path]:
     """What makes a vocabulary of the training text, and its folder."""
-    sets, folder = given.sets(), given.out / "vocabulary"
+    sets, folder = given.sets(), given.layout.vocabulary
     arguments = {"engine": engine, "sets": sets, "number": int(given.vocabulary), "folder": folder}
     inputs = tuple(file for pair in sets["train"] for file in (pair.source, pair.target))
     call = Call(train_vocabulary, arguments)

@@ -73,8 +73,8 @@ def write_report(
     rows = read_rows(layout.forms) if with_forms else []
     text = to_markdown(measured, teacher, reference_name, no_ctranslate2, rows)
     write_translations(measured, layout.translations)
-    write_plot(measured, out / "report.png")
-    write_json(out / "report.json", to_json(measured) | forms_json(rows))
+    write_plot(measured, layout.report_plot)
+    write_json(layout.report_json, to_json(measured) | forms_json(rows))
     write_text(layout.report, text)
     return text.splitlines()[0]
 

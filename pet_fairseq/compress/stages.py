@@ -119,18 +119,17 @@ def train(
 
 def timing(plan: Plan) -> Stage:
     """A few updates, only to see how fast they are."""
-    folder = plan.request.out / "timing"
     return Stage(
         *("timing", ("train",)),
         command=fairseq_train(
-            *(plan.request.device, training_data(plan), folder),
+            *(plan.request.device, training_data(plan), plan.layout.timing),
             (
                 *training_options(plan, plan.method.criterion),
                 *Budget(plan.budget.per_epoch, TIMED_UPDATES).schedule(),
                 *("--no-save", "--disable-validation", "--log-interval", "10"),
             ),
         ),
-        product=plan.layout.timing,
+        product=plan.layout.timing_log,
         inputs=(*plan.request.folders, plan.teacher.path),
         kind=Kind.STDOUT,
         alone=True,
