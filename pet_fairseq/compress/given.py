@@ -1,21 +1,24 @@
 """What users name for `compress` to train on, and what is refused of it."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.checkpoints.loading import find_checkpoint
-from pet_fairseq.compress.engine import TEACHER
+from pet_fairseq.compress.engine import TEACHER, named_files
 from pet_fairseq.compress.layout import Layout
+from pet_fairseq.compress.options import PAIRS
 from pet_fairseq.compress.raw_text import SOURCE, TARGET, TextPair, parallel
 from pet_fairseq.compress.teacher_text import EngineText, open_teacher
+from pet_fairseq.devices import gpu_count
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.predict.corpus.shards import option_words
 from pet_fairseq.predict.corpus.text import UNPACKERS, check_encoding, check_text
 from pet_fairseq.predict.exported import MODEL
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
-from pet_fairseq.results.sacrebleu_sets import NamedSet, set_files
+from pet_fairseq.results.sacrebleu_sets import NamedSet, named_set, set_files
 
 KEEP, TRIM = "keep", "trim"  # values of --vocabulary
 Pair = tuple[Path, Path]
@@ -107,6 +110,58 @@ class Given:
             made = self.layout.corpus_text
             sets.setdefault("train", []).append(TextPair(made / SOURCE, made / TARGET))
         return sets
+
+
+def read_given(args: Namespace, out: Path) -> Given:
+    """What the options of `pet-fairseq compress` name, checked.
+
+    Args:
+        out: the folder of --out.
+    Raises:
+        UserError: only one of --source-lang and --target-lang, as `check_test_options`, or as
+            `check_given`.
+    """
+    languages = (args.source_lang, args.target_lang)
+    if (languages[0] is None) != (languages[1] is None):
+        raise UserError("--source-lang and --target-lang: give both, or none")
+    check_test_options(args)
+    pairs = {split: getattr(args, f"{split}_pair") for split in PAIRS}
+    data, *more_data = args.data or [None]
+    given = Given(
+        *(args.teacher, out, data),
+        languages=languages if all(languages) else None,
+        pairs={split: tuple(files) for split, files in pairs.items() if files},
+        vocabulary=args.vocabulary,
+        text=tuple(args.text),
+        repeat=args.repeat_pairs,
+        device=args.device,
+        subwords=named_files(args.bpe, args.sentencepiece),
+        more_data=tuple(more_data),
+        search=Search.of(args),
+        jobs=max(args.jobs, gpu_count() if args.device == "cuda" else 1),
+    )
+    check_given(given)
+    return given
+
+
+def check_test_options(args: Namespace) -> None:
+    """Check --test, --test-pair and --reference.
+
+    Raises:
+        UserError: two of them name the test set or its references, or one of them is for --data.
+    """
+    test = f"--test {args.test}"
+    if args.data is None and args.reference:
+        raise UserError("--reference: is for --data; the target side of --test-pair stands for it")
+    is_named = named_set(args.test, "--test") is not None
+    if is_named and (args.reference or args.test_pair):
+        option = "--reference" if args.reference else "--test-pair"
+        raise UserError(f"{test} and {option}: both name references; give one of them")
+    if args.data is None and args.test != "test" and not is_named:
+        raise UserError(f"{test}: is for --data; give the test set with --test-pair")
+    if args.test_pair and (args.reference or args.test != "test"):
+        option = "--reference" if args.reference else test
+        raise UserError(f"--test-pair and {option}: both name the test set; give one of them")
 
 
 def with_named_test(given: Given, test_set: NamedSet, teacher: Path) -> Given:
