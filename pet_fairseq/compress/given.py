@@ -184,7 +184,24 @@ def with_named_test(given: Given, test_set: NamedSet, teacher: Path) -> Given:
 
 
 def check_given(given: Given) -> None:
-    """Raise UserError unless there is one thing to train on."""
+    """Raise UserError for what cannot be trained on, as far as no teacher is needed to see it."""
+    check_sources(given)
+    given.search.check()
+    if given.text:
+        check_text([str(file) for file in given.text])
+    elif search := search_words(given.search):
+        raise UserError(f"{search[0]}: is for --text; give that too, or leave it out")
+    check_words(given)
+    for split, pair in given.pairs.items():
+        for file in pair:
+            check_plain_text(file, f"--{split}-pair")
+        if given.text:  # which is translated before the pairs are read
+            for _ in parallel(*pair):
+                pass
+
+
+def check_sources(given: Given) -> None:
+    """Raise UserError unless there is one thing to train on, or text to translate beside one."""
     beside_data = [split for split in given.pairs if split != "test"]
     if given.data is not None and beside_data:
         split = beside_data[0]
@@ -201,11 +218,10 @@ def check_given(given: Given) -> None:
             f"--repeat-pairs {given.repeat}: says how often the pairs of --data or --train-pair "
             "are read beside the translations of --text; give both, or leave it out"
         )
-    given.search.check()
-    if given.text:
-        check_text([str(file) for file in given.text])
-    elif search := search_words(given.search):
-        raise UserError(f"{search[0]}: is for --text; give that too, or leave it out")
+
+
+def check_words(given: Given) -> None:
+    """Raise UserError for a --vocabulary or subword models that do not go with what is given."""
     if given.vocabulary != KEEP and not given.is_raw:
         raise UserError(
             f"--vocabulary {given.vocabulary}: is for raw text; give --train-pair or --text "
@@ -220,12 +236,6 @@ def check_given(given: Given) -> None:
             f"--sentencepiece and --bpe: are for a {TEACHER} in CTranslate2; put the subword "
             f"model of the training text beside {given.teacher}"
         )
-    for split, pair in given.pairs.items():
-        for file in pair:
-            check_plain_text(file, f"--{split}-pair")
-        if given.text:  # which is translated before the pairs are read
-            for _ in parallel(*pair):
-                pass
 
 
 def check_plain_text(file: Path, option: str) -> None:
