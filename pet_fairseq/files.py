@@ -176,6 +176,15 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def write_with_figure(
+    folder: Path, stem: str, text: str, content: object, figure: "Figure"
+) -> None:
+    """Write a report as Markdown, its numbers as JSON and its figure as PNG: STEM.{md,json,png}."""
+    write_text(folder / f"{stem}.md", text)
+    write_json(folder / f"{stem}.json", content)
+    write_figure(folder / f"{stem}.png", figure)
+
+
 def write_figure(path: Path, figure: "Figure") -> None:
     """Write a matplotlib figure as PNG, with 150 dots per inch."""
     atomic_write(path, lambda file: figure.savefig(file, dpi=150, format="png"))

@@ -452,7 +452,7 @@ DEFECTS = (
     ),
     Defect(
         "a subword model of another model segments the teacher's text",
-        "pet_fairseq/compress/raw_text.py:describe_unknown",
+        "pet_fairseq/compress/teacher_text.py:describe_unknown",
         "if unknown <= MOST_UNKNOWN * len(pieces)",
         "if unknown <= len(pieces)",
         "tests/compress/test_vocabulary.py -k another_text",

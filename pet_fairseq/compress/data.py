@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pet_fairseq.compress.given import BIN, SHARDS, TEST_BIN, TEST_TEXT, TEXT, Given, data_folders
+from pet_fairseq.compress.given import Given, data_folders
 from pet_fairseq.compress.mixture import mixture_folders, write_mixture
-from pet_fairseq.compress.raw_text import (
-    SPLITS,
-    open_teacher,
-    write_pieces,
-)
+from pet_fairseq.compress.raw_text import SPLITS, write_pieces
+from pet_fairseq.compress.teacher_text import open_teacher
 from pet_fairseq.predict.corpus.shards import SUMMARY
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, CommandLine, Stage
@@ -26,7 +23,7 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[P
     if not given.is_raw:
         return (), data_folders(given, teacher)
     cfg = open_teacher(teacher).task.cfg
-    text, data = given.out / TEXT, given.out / BIN
+    text, data = given.layout.text, given.layout.data
     binarise = preprocess_words(text, (cfg.source_lang, cfg.target_lang), SPLITS)
     stages = (
         text_stage(given, teacher, text),
@@ -43,11 +40,11 @@ def raw_test_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Pat
     """
     words = data_folders(given, teacher)[0]
     task = open_teacher(teacher, words).task.cfg
-    text, data = given.out / TEST_TEXT, given.out / TEST_BIN
+    text, data = given.layout.test_text, given.layout.test_data
     sets = {"test": given.sets()["test"]}
     arguments = {"teacher": teacher, "sets": sets, "folder": PRODUCT, "data": words}
     pieces = Stage(
-        *(TEST_TEXT, ("data",), Call(write_pieces, arguments), text),
+        *(text.name, ("data",), Call(write_pieces, arguments), text),
         inputs=(teacher, *given.pairs["test"]),
     )
     binarise = preprocess_words(text, (task.source_lang, task.target_lang), ("test",))
@@ -66,7 +63,8 @@ def preprocess_words(text: Path, languages: tuple[str, str], splits: Sequence[st
 
 def mixture_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[Path, ...]]:
     """What puts the translated text into the binary data that are given, and their folders."""
-    data, folder, shards = data_folders(given, teacher), given.out / BIN, given.out / SHARDS
+    data = data_folders(given, teacher)
+    folder, shards = given.layout.data, given.layout.shards
     arguments = {"teacher": teacher, "data": data, "shards": shards, "repeat": given.repeat}
     call = Call(write_mixture, {**arguments, "folder": PRODUCT})
     stage = Stage("data", ("data",), call, folder, (teacher, *data, shards / SUMMARY))

@@ -1,6 +1,5 @@
 """What `pet-fairseq compress` compares, and where the files in its folder lie."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from pet_fairseq.runner.fairseq_commands import BEST
@@ -10,57 +9,44 @@ TRIMMED = "trimmed"  # the folder for a teacher with fewer pieces
 PRECISION = "int8"  # of exports to CTranslate2, whose size `int8_bytes` predicts
 
 
-@dataclass(frozen=True)
 class Layout:
-    """The paths in its folder: the student is exported into it, the teacher into a sub-folder.
+    """The paths in the folder of --out."""
 
-    Attributes:
-        text: raw text in pieces. test: the test set as text.
-        translations: source, reference and both translations of the test set, a sentence a line.
-        speed: CTranslate2's translations, and their speeds. forms: those of the forms of --to.
-    """
+    def __init__(self, out: Path):
+        # of the teacher that is given
+        self.imported = out / "imported"  # from Hugging Face's files
+        self.bilingual = out / "bilingual"  # one pair of its languages
+        self.trimmed = out / TRIMMED
 
-    out: Path
+        # of the text that is given
+        self.corpus_teacher = out / "corpus_teacher"  # in CTranslate2, to translate --text
+        self.shards = out / "corpus"  # of its translations
+        self.corpus_text = out / "corpus_text"  # these as raw text
+        self.pieces = out / "pieces"  # the training text in all of the teacher's pieces
+        self.vocabulary = out / "vocabulary"  # of a student's own
+        self.text = out / "text"  # all sets in pieces, and binary
+        self.data = out / "bin"
+        self.test_text = out / "test_text"  # a test set beside binary data in pieces, and binary
+        self.test_data = out / "test_bin"
 
-    @property
-    def timing(self) -> Path:
-        return self.out / "timing.log"
+        # of the training
+        self.timing, self.timing_log = out / "timing", out / "timing.log"
+        self.warmup = out / "warmup" / BEST
+        self.student = out / "training" / BEST
 
-    @property
-    def warmup(self) -> Path:
-        return self.out / "warmup" / BEST
-
-    @property
-    def student(self) -> Path:
-        return self.out / "training" / BEST
-
-    @property
-    def text(self) -> Path:
-        return self.out / "text"
-
-    @property
-    def test(self) -> Path:
-        return self.out / "test"
-
-    @property
-    def speed(self) -> Path:
-        return self.out / "speed"
-
-    @property
-    def translations(self) -> Path:
-        return self.out / "translations"
-
-    @property
-    def forms(self) -> Path:
-        return self.out / "forms"
-
-    @property
-    def report(self) -> Path:
-        return self.out / "report.md"
+        # of the comparison; the student is exported into `out` itself
+        self._exports = {"teacher": out / "teacher", "student": out}
+        self._generated = out / "generate"
+        self.test = out / "test"  # the test set as text
+        self.speed = out / "speed"  # CTranslate2's translations and their speeds
+        self.forms = out / "forms"  # those of the forms of --to
+        self.translations = out / "translations"  # what is scored, a sentence a line
+        self.report = out / "report.md"
+        self.report_json = out / "report.json"
+        self.report_plot = out / "report.png"
 
     def exported(self, model: str, engine: str) -> Path:
-        folder = self.out / "teacher" if model == "teacher" else self.out
-        return folder / engine
+        return self._exports[model] / engine
 
     def generated(self, model: str, repeat: int) -> Path:
-        return self.out / "generate" / f"{model}.{repeat}.txt"
+        return self._generated / f"{model}.{repeat}.txt"

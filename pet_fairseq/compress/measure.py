@@ -2,19 +2,20 @@
 
 import itertools
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 import torch
+from sacrebleu.metrics import BLEU, CHRF
 
 from pet_fairseq.compress.engine import measure_engine
 from pet_fairseq.compress.layout import MODELS, PRECISION, Layout
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.fairseq import MODEL as FAIRSEQ_FILE
 from pet_fairseq.files import read_lines
-from pet_fairseq.predict.speed.detokenise import read_set
+from pet_fairseq.predict.speed.detokenise import TextSet, read_set
 from pet_fairseq.predict.speed.translate import BEAM, Speeds, read_speeds, speeds_file
 from pet_fairseq.results.bleu import cached_bleu, cached_chrf, score_difference
 from pet_fairseq.results.comet import load_comet
@@ -52,10 +53,6 @@ class InEngine:
     scores: Scores
     translations: list[str]
     sentences_per_second: Optional[float] = None
-
-    @property
-    def bleu(self) -> float:
-        return self.scores.bleu
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,35 @@ class Measurements:
         return self.timings[self.engine]
 
 
-Score = Callable[[list[str], Path], Scores]
+Metric = Union[BLEU, CHRF]
+
+
+class Scorer:
+    """sacreBLEU's scores of translations of one test set.
+
+    Attributes:
+        metrics: by the names of their scores.
+    """
+
+    def __init__(self, references: list[str]):
+        self.references = references
+        self.metrics: dict[str, Metric] = {
+            "BLEU": cached_bleu(references),
+            "chrF": cached_chrf(references),
+        }
+
+    def scores(self, translations: list[str], path: Path) -> Scores:
+        """Score the translations of a file.
+
+        Raises:
+            UserError: there are more or fewer than references.
+        """
+        check_number(translations, self.references, path)
+        return Scores(*(m.corpus_score(translations, None).score for m in self.metrics.values()))
+
+    def differences(self, ours: list[str], theirs: list[str]) -> dict[str, Difference]:
+        """Our scores minus theirs, by name."""
+        return {name: score_difference(m, ours, theirs) for name, m in self.metrics.items()}
 
 
 def measure(
@@ -147,84 +172,110 @@ def measure(
         UserError: a file that cannot be read, or translations that do not fit the reference.
     """
     test = read_set(layout.test, reference, source)
-    bleu, chrf = cached_bleu(test.references), cached_chrf(test.references)
+    scorer = Scorer(test.references)
     has_speeds = engine == CTRANSLATE2 or speeds_file(layout.speed).is_file()
     speeds = read_speeds(layout.speed) if has_speeds else None
+    timings = timings_of(layout, engine, device, speeds)
+    warmup = layout.warmup.parent.name
+    made = (*FORMS, warmup) if made is None else made
+    both = {
+        model: measure_model(layout, model, checkpoint, engine, scorer, speeds, made)
+        for model, checkpoint in zip(MODELS, (teacher, layout.student))
+    }
+    translations = {model: each.engines[engine].translations for model, each in both.items()}
+    by_sentence = sentence_scores(test, translations, comet, rouge, device)
+    means = {
+        name: {model: statistics.fmean(each) for model, each in scores.items()}
+        for name, scores in by_sentence.items()
+    }
+    return Measurements(
+        *(both["teacher"], both["student"], engine, timings, BEAM),
+        sources=test.sources,
+        references=test.references,
+        signature=str(scorer.metrics["BLEU"].get_signature()),
+        unknown_words=test.unknown_words,
+        training_minutes=training_minutes(layout, warmup in made),
+        teacher_is_exported=any(exported(layout, "teacher", kind).is_file() for kind in FILES),
+        chrf_signature=str(scorer.metrics["chrF"].get_signature()),
+        differences={
+            **scorer.differences(translations["student"], translations["teacher"]),
+            **{
+                name: paired_bootstrap(scores["student"], scores["teacher"])
+                for name, scores in by_sentence.items()
+            },
+        },
+        comet=means.get("COMET", {}),
+        comet_model=comet,
+        rouge={kind: means[name] for kind, name in ROUGE.items() if rouge},
+        student_forms=tuple(
+            form for form in FORMS if form in made and layout.exported("student", form).is_dir()
+        ),
+    )
 
-    def is_made(name: str) -> bool:
-        return made is None or name in made
 
-    def score(translations: list[str], path: Path) -> Scores:
-        check_number(translations, test.references, path)
-        return Scores(*(m.corpus_score(translations, None).score for m in (bleu, chrf)))
+def measure_model(
+    layout: Layout,
+    model: str,
+    checkpoint: Path,
+    engine: str,
+    scorer: Scorer,
+    speeds: Optional[Speeds],
+    made: Sequence[str],
+) -> Measured:
+    """One of both models; the other arguments are those of `measure`, or what it read."""
+    sizes = sizes_of(checkpoint)
+    engines = {}
+    if outputs(layout, model):
+        file = exported(layout, model, FAIRSEQ)
+        counts = file.is_file() and (model == "teacher" or "fairseq" in made)
+        size = file.stat().st_size if counts else sizes.checkpoint_bytes
+        engines[FAIRSEQ] = in_fairseq(layout, model, size, scorer, timed=engine == FAIRSEQ)
+    if speeds is not None and model in speeds.seconds:
+        engines[CTRANSLATE2] = in_ctranslate2(layout, model, speeds, scorer)
+    return Measured(sizes, engines)
 
-    def measure_model(model: str, checkpoint: Path) -> Measured:
-        sizes = sizes_of(checkpoint)
-        engines = {}
-        if outputs(layout, model):
-            file = exported(layout, model, FAIRSEQ)
-            counts = file.is_file() and (model == "teacher" or is_made("fairseq"))
-            size = file.stat().st_size if counts else sizes.checkpoint_bytes
-            engines[FAIRSEQ] = in_fairseq(layout, model, size, score, engine == FAIRSEQ)
-        if speeds is not None and model in speeds.seconds:
-            engines[CTRANSLATE2] = in_ctranslate2(layout, model, speeds, score)
-        return Measured(sizes, engines)
 
+def timings_of(
+    layout: Layout, engine: str, device: str, speeds: Optional[Speeds]
+) -> dict[str, Timing]:
+    """How models were timed, by engine."""
     timings = {}
     if engine == FAIRSEQ:
         timings[FAIRSEQ] = Timing(name_device(device), len(outputs(layout, "teacher")))
     if speeds is not None:
-        rounds = len(speeds.seconds["student"])
-        timings[CTRANSLATE2] = Timing(cores(speeds.threads), rounds)
-    both = measure_model("teacher", teacher), measure_model("student", layout.student)
-    before, after = (model.engines[engine].translations for model in both)
-    differences = {
-        name: score_difference(metric, after, before)
-        for name, metric in (("BLEU", bleu), ("chrF", chrf))
-    }
-    scored: dict[str, list[float]] = {}
+        timings[CTRANSLATE2] = Timing(cores(speeds.threads), len(speeds.seconds["student"]))
+    return timings
+
+
+def sentence_scores(
+    test: TextSet,
+    translations: Mapping[str, list[str]],
+    comet: Optional[str],
+    rouge: bool,
+    device: str,
+) -> dict[str, dict[str, list[float]]]:
+    """Each sentence's COMET and ROUGE, as far as they are asked for, by name and by model."""
+    found = {}
     if comet is not None:
-        by_comet = load_comet(comet, gpus=int(device == "cuda"))
-        texts = zip(MODELS, (before, after))
-        scored = {name: by_comet(test.sources, text, test.references) for name, text in texts}
-        differences["COMET"] = paired_bootstrap(scored["student"], scored["teacher"])
-    by_rouge = {} if not rouge else rouge_of(test.references, dict(zip(MODELS, (before, after))))
-    for kind, values in by_rouge.items():
-        differences[ROUGE[kind]] = paired_bootstrap(values["student"], values["teacher"])
-    return Measurements(
-        *both,
-        engine,
-        timings,
-        BEAM,
-        sources=test.sources,
-        references=test.references,
-        signature=str(bleu.get_signature()),
-        unknown_words=test.unknown_words,
-        training_minutes=training_minutes(layout, is_made(layout.warmup.parent.name)),
-        teacher_is_exported=any(exported(layout, "teacher", kind).is_file() for kind in FILES),
-        chrf_signature=str(chrf.get_signature()),
-        differences=differences,
-        comet={model: statistics.fmean(each) for model, each in scored.items()},
-        comet_model=comet,
-        rouge={
-            kind: {model: statistics.fmean(each) for model, each in values.items()}
-            for kind, values in by_rouge.items()
-        },
-        student_forms=tuple(
-            form for form in FORMS if is_made(form) and layout.exported("student", form).is_dir()
-        ),
-    )
+        score = load_comet(comet, gpus=int(device == "cuda"))
+        found["COMET"] = {
+            model: score(test.sources, texts, test.references)
+            for model, texts in translations.items()
+        }
+    return found | (rouge_of(test.references, translations) if rouge else {})
 
 
 def rouge_of(
     references: Sequence[str], translations: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, list[float]]]:
-    """Each sentence's ROUGE in percent, by its kind and by model."""
+    """Each sentence's ROUGE in percent, by its name in reports and by model."""
     scorer = load_scorer()
     found = {
         model: f_measures(scorer, zip(references, texts)) for model, texts in translations.items()
     }
-    return {kind: {model: each[kind] for model, each in found.items()} for kind in ROUGE}
+    return {
+        name: {model: each[kind] for model, each in found.items()} for kind, name in ROUGE.items()
+    }
 
 
 def sizes_of(path: Path) -> Sizes:
@@ -267,7 +318,7 @@ def outputs(layout: Layout, model: str) -> list[Path]:
 
 
 def in_fairseq(
-    layout: Layout, model: str, size: Optional[int], score: Score, timed: bool
+    layout: Layout, model: str, size: Optional[int], scorer: Scorer, timed: bool
 ) -> InEngine:
     """A model in fairseq; `timed`: whether its runs were timed under equal conditions."""
     paths = outputs(layout, model)
@@ -275,15 +326,16 @@ def in_fairseq(
     translations = runs[0].hypotheses
     speed = statistics.median(run.sentences_per_second for run in runs)
     assert size is not None, "a checkpoint was measured, whose bytes are known"
-    return InEngine(size, score(translations, paths[0]), translations, speed if timed else None)
+    scores = scorer.scores(translations, paths[0])
+    return InEngine(size, scores, translations, speed if timed else None)
 
 
-def in_ctranslate2(layout: Layout, model: str, speeds: Speeds, score: Score) -> InEngine:
+def in_ctranslate2(layout: Layout, model: str, speeds: Speeds, scorer: Scorer) -> InEngine:
     path = layout.speed / f"{model}.txt"
     translations = read_lines(path, "translations")
     size = exported(layout, model, CTRANSLATE2).stat().st_size
     speed = speeds.sentences_per_second[model]
-    return InEngine(size, score(translations, path), translations, speed)
+    return InEngine(size, scorer.scores(translations, path), translations, speed)
 
 
 def exported(layout: Layout, model: str, engine: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq.data import Dictionary, indexed_dataset
 
-from pet_fairseq.compress.raw_text import open_teacher
+from pet_fairseq.compress.teacher_text import open_teacher
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder
 from pet_fairseq.predict.corpus.shards import read_shard_records

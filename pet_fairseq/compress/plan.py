@@ -163,7 +163,7 @@ def make_plan(request: Request) -> Plan:
     engines += [form for form in request.forms if form not in engines]
     return Plan(
         *(request, layout, teacher, method, student, test, style),
-        budget=choose_budget(request, method, corpus, batch, layout.timing),
+        budget=choose_budget(request, method, corpus, batch, layout.timing_log),
         batch=batch,
         parts=max(len(train_sets(folder, style.languages)) for folder in request.folders),
         cache=choose_cache(teacher, corpus),

@@ -1,32 +1,39 @@
-"""The stages that make a checkpoint of one pair, its translations of text, and the student's words.
+"""From what is given to a request: what is made before a plan can be.
 
-The checkpoints name their folders, so these are written by their names, not as PRODUCT.
+That is a checkpoint of one language pair, its translations of text, the student's words, and binary
+data. The checkpoints name their folders, so these are written by their names, not as PRODUCT.
 """
 
 from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Optional
 
 from pet_fairseq.checkpoints.dictionaries import dictionary_of, first_folder, trained_languages
 from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint, find_trained
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import is_multilingual
-from pet_fairseq.compress.data import text_stage
-from pet_fairseq.compress.engine import check_translates, subword_files, take
-from pet_fairseq.compress.given import BILINGUAL, SHARDS, Given, data_folders, search_words
-from pet_fairseq.compress.layout import PRECISION, TRIMMED
-from pet_fairseq.compress.raw_text import (
-    FIRST_LINES,
+from pet_fairseq.compress.data import data_stages, raw_test_stages, text_stage
+from pet_fairseq.compress.engine import TEACHER, check_translates, subword_files, take
+from pet_fairseq.compress.given import (
     KEEP,
-    TEACHER,
     TRIM,
-    EngineText,
-    open_teacher,
-    write_corpus_text,
+    Given,
+    data_folders,
+    search_words,
+    with_named_test,
 )
+from pet_fairseq.compress.layout import PRECISION
+from pet_fairseq.compress.plan import Request, check_before_data, make_plan
+from pet_fairseq.compress.raw_text import REFERENCE, TEST_SOURCE, write_corpus_text
+from pet_fairseq.compress.stages import name_places
 from pet_fairseq.compress.teacher import why_not_exported
+from pet_fairseq.compress.teacher_text import FIRST_LINES, EngineText, open_teacher
 from pet_fairseq.compress.vocabulary import train_vocabulary, trim_teacher
+from pet_fairseq.devices import gpu_count, half_precision
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
@@ -35,8 +42,117 @@ from pet_fairseq.predict.corpus.shards import SUMMARY
 from pet_fairseq.predict.corpus.text import TextReader
 from pet_fairseq.predict.exported import MISSING, has_ctranslate2, read_vocabularies
 from pet_fairseq.predict.text import has_pieces
+from pet_fairseq.results.sacrebleu_sets import named_set
+from pet_fairseq.runner.arguments import run_options
 from pet_fairseq.runner.call import Call
+from pet_fairseq.runner.device import Device, make_device
+from pet_fairseq.runner.pipeline import Pipeline
+from pet_fairseq.runner.run import dry_run, run_stages
 from pet_fairseq.runner.stage import PRODUCT, Stage
+
+OPTIONS = (  # that a Request has under the same names
+    *("updates", "hours", "max_tokens", "seed", "student_form"),
+    *("shortlist", "remove_bpe", "tokenizer", "comet", "rouge"),
+)
+
+
+def prepare(args: Namespace, given: Given) -> Optional[Request]:
+    """Make the teacher's checkpoint and all data; returns what is asked for of them.
+
+    What is wrong shows itself before text is read or translated, as far as it can. With --dry-run
+    None is returned as soon as something is not there.
+
+    Args:
+        args: the options of `pet-fairseq compress`, of which `given` was read.
+    """
+    teacher = finish(args, given, teacher_stages(given))
+    if teacher is None:
+        return None
+    if test_set := named_set(args.test, "--test"):
+        given = with_named_test(given, test_set, teacher)
+    binary = given.layout.data if given.is_raw else given.layout.test_data
+    if given.raw_test and not binary.exists():  # else the plan checks it at once
+        opened = open_teacher(teacher, given.data and data_folders(given, teacher)[0])
+        request = make_request(args, given, teacher, [Path(opened.task.cfg.data)])
+        check_before_data(request, given.vocabulary == KEEP, opened.segmenter().files)
+    if given.tests_on_text and finish(args, given, raw_test_stages(given, teacher)) is None:
+        return None
+    if given.is_mixed:
+        make_plan(make_request(args, given, teacher, data_folders(given, teacher)))
+    if finish(args, given, corpus_stages(given, teacher)) is None:
+        return None
+    words = finish(args, given, vocabulary_stages(given, teacher))
+    if words is None:
+        return None
+    stages, data = data_stages(given, words)
+    made = finish(args, given, (stages, data[0]))
+    return None if made is None else make_request(args, given, given.engine or words, data)
+
+
+def finish(args: Namespace, given: Given, todo: tuple[Sequence[Stage], Path]) -> Optional[Path]:
+    """Run stages that have to be finished before a plan can be made; returns what they make.
+
+    With --dry-run they are printed, and None is returned if their product is not there.
+    """
+    stages, product = todo
+    places = name_places(given.teacher, given.out, (given.data or given.out, *given.more_data))
+    pipeline = Pipeline(list(stages), given.out, places)
+    options = run_options(args, pipeline)
+    if not args.dry_run:
+        if stages:
+            run_stages(pipeline.stages, pipeline.folder, options)
+        for stage in stages:
+            check_links(stage.product)
+        return product
+    if stages:
+        print(dry_run(stages, pipeline.folder))
+    return product if product.exists() or not stages else None
+
+
+def check_links(product: Path) -> None:
+    """Raise UserError for a link to a file that is gone.
+
+    Records survive a move of the data or the teacher; links to their files do not.
+    """
+    for file in sorted(product.rglob("*")):
+        if file.is_symlink() and not file.exists():
+            raise UserError(
+                f"{product}: has links to {file.readlink().parent}, which was moved or removed; "
+                f"put it back, or remove {product}, which is then made again"
+            )
+
+
+def make_request(args: Namespace, given: Given, teacher: Path, data: Sequence[Path]) -> Request:
+    """What is asked for, with a checkpoint and data that are there."""
+    raw = given.raw_test
+    source = None if raw is None else raw / TEST_SOURCE
+    return Request(
+        *(teacher, data[0], given.out, args.method),
+        test=given.test_name(args.test),
+        reference=args.reference if raw is None else raw / REFERENCE,
+        source=source if source and source.is_file() else None,  # old folders have none
+        agreement=given.measures_agreement,
+        size=args.size,
+        device=choose_training_device(args.device, args.precision),
+        more_data=tuple(data[1:]),
+        forms=tuple(dict.fromkeys(args.to)),
+        **{name: getattr(args, name) for name in OPTIONS},
+    )
+
+
+def choose_training_device(name: str, precision: str) -> Device:
+    """The device that --device and --precision ask for, with all of its GPUs.
+
+    Raises:
+        UserError: float16 on a CPU.
+    """
+    if name == "cpu":
+        return make_device(name, precision)
+    device = make_device(name, precision, preferred=half_precision())
+    return replace(device, count=max(1, gpu_count()))
+
+
+# --- the teacher ----------------------------------------------------------------------------------
 
 
 def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
@@ -65,7 +181,7 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
         return (), path
     check_trained(cfg, str(path))
     check_languages(cfg.task, str(path), *given.languages)
-    folder = given.out / BILINGUAL
+    folder = given.layout.bilingual
     arguments = {"path": str(path), "source_lang": given.languages[0], "out": folder}
     arguments |= {"target_lang": given.languages[1], "data": given.data and str(given.data)}
     inputs = (path, *([given.data] if given.data else []))
@@ -84,7 +200,7 @@ def check_pair(task: Namespace, path: Path, languages: tuple[str, str]) -> None:
 
 
 def import_stage(given: Given) -> tuple[tuple[Stage, ...], Path]:
-    folder = given.out / "imported"
+    folder = given.layout.imported
     arguments: dict[str, object] = {"path": given.teacher, "out": folder}
     if given.languages is not None:
         arguments |= zip(("source_lang", "target_lang"), given.languages)
@@ -150,6 +266,9 @@ def engine_languages(given: Given) -> tuple[str, str]:
     return source, target
 
 
+# --- its translations, and the student's words ----------------------------------------------------
+
+
 def first_lines(text: tuple[Path, ...]) -> list[str]:
     """The beginning of a text."""
     lines = TextReader([str(file) for file in text])
@@ -173,14 +292,14 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
         reads = EngineText(given.engine)
         reads.check(first_lines(given.text))
         in_pieces = () if reads.reads_raw_text else ("--tokenizer", "space")
-        return translation_stages(given, teacher, given.engine, in_pieces), given.corpus
+        return translation_stages(given, teacher, given.engine, in_pieces), given.layout.corpus_text
     opened = open_teacher(teacher, data_folders(given, teacher)[0] if given.is_mixed else None)
     # a file that is missing or not the teacher's is told now, not after the text is translated
     opened.segmenter().check((line, "") for line in first_lines(given.text))
     assert opened.cfg is not None, "a model in CTranslate2 was dealt with"
     words = opened.task.cfg.data
     _, not_held = why_not_exported(opened.cfg.model, str(teacher))
-    engine = teacher if not_held is not None else given.out / "corpus_teacher"
+    engine = teacher if not_held is not None else given.layout.corpus_teacher
     export = (
         *("pet-fairseq", "export", str(teacher), "--data", words),
         *("--to", "ctranslate2", "--precision", PRECISION, "--out", PRODUCT),
@@ -201,7 +320,7 @@ def translation_stages(
     Args:
         engine: the teacher's form that translates. options: of translate-corpus.
     """
-    shards = given.out / SHARDS
+    shards = given.layout.shards
     command = (
         *("pet-fairseq", "translate-corpus", str(engine), *options),
         *("--text", *map(str, given.text), "--out", str(shards), "--device", given.device),
@@ -216,7 +335,7 @@ def translation_stages(
     if given.is_mixed:
         return (made,)
     decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
-    return made, Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,))
+    return made, Stage("corpus-text", ("corpus",), decode, given.layout.corpus_text, (summary,))
 
 
 def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
@@ -233,7 +352,7 @@ def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], P
         return (), teacher
     if given.engine is not None and given.vocabulary != TRIM:
         return own_vocabulary_stage(given, given.engine)
-    pieces, folder = given.out / "pieces", given.out / TRIMMED
+    pieces, folder = given.layout.pieces, given.layout.trimmed
     most = None if given.vocabulary == TRIM else int(given.vocabulary)
     arguments = {"teacher": teacher, "text": pieces, "most": most, "folder": folder}
     call = Call(trim_teacher, arguments)
@@ -244,21 +363,8 @@ def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], P
 
 def own_vocabulary_stage(given: Given, engine: Path) -> tuple[tuple[Stage, ...], Path]:
     """What makes a vocabulary of the training text, and its folder."""
-    sets, folder = given.sets(), given.out / "vocabulary"
+    sets, folder = given.sets(), given.layout.vocabulary
     arguments = {"engine": engine, "sets": sets, "number": int(given.vocabulary), "folder": folder}
     inputs = tuple(file for pair in sets["train"] for file in (pair.source, pair.target))
     call = Call(train_vocabulary, arguments)
     return (Stage("vocabulary", ("teacher",), call, folder, (engine, *inputs)),), folder
-
-
-def check_links(product: Path) -> None:
-    """Raise UserError for a link to a file that is gone.
-
-    Records survive a move of the data or the teacher; links to their files do not.
-    """
-    for file in sorted(product.rglob("*")):
-        if file.is_symlink() and not file.exists():
-            raise UserError(
-                f"{product}: has links to {file.readlink().parent}, which was moved or removed; "
-                f"put it back, or remove {product}, which is then made again"
-            )

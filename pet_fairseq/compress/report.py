@@ -73,8 +73,8 @@ def write_report(
     rows = read_rows(layout.forms) if with_forms else []
     text = to_markdown(measured, teacher, reference_name, no_ctranslate2, rows)
     write_translations(measured, layout.translations)
-    write_plot(measured, out / "report.png")
-    write_json(out / "report.json", to_json(measured) | forms_json(rows))
+    write_plot(measured, layout.report_plot)
+    write_json(layout.report_json, to_json(measured) | forms_json(rows))
     write_text(layout.report, text)
     return text.splitlines()[0]
 
@@ -86,8 +86,8 @@ def first_line(measured: Measurements) -> str:
     return (
         f"{megabytes(before)} MB -> {megabytes(after)} MB "
         f"({format_ratio(before.bytes / after.bytes)} times smaller), "
-        f"BLEU {before.bleu:.1f} -> {after.bleu:.1f} "
-        f"({round(after.bleu, 1) - round(before.bleu, 1):+.1f}), "
+        f"BLEU {before.scores.bleu:.1f} -> {after.scores.bleu:.1f} "
+        f"({round(after.scores.bleu, 1) - round(before.scores.bleu, 1):+.1f}), "
         f"{format_speed(speeds[0])} -> {format_speed(speeds[1])} sentences/s "
         f"({format_ratio(speeds[1] / speeds[0])} times) "
         f"in {measured.engine} on {measured.timing.where}."
@@ -296,7 +296,7 @@ def write_plot(measured: Measurements, path: Path) -> None:
     for i, engine in enumerate(measured.student.engines):
         inside = {n: m.engines[engine] for n, m in measured.both.items() if engine in m.engines}
         points = inside.values()
-        sizes, scores = [p.bytes / MEGABYTE for p in points], [p.bleu for p in points]
+        sizes, scores = [p.bytes / MEGABYTE for p in points], [p.scores.bleu for p in points]
         axes.plot(sizes, scores, color=f"C{i}", marker=MARKERS[engine], label=engine)
         for name, size, score in zip(inside, sizes, scores):
             axes.annotate(name, (size, score), xytext=(6, 6), textcoords="offset points")

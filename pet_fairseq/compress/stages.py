@@ -8,9 +8,10 @@ from typing import Any, Optional
 from pet_fairseq.compress.forms import compare_forms, precision_of
 from pet_fairseq.compress.layout import MODELS
 from pet_fairseq.compress.plan import Plan
-from pet_fairseq.compress.raw_text import IN_ENGINE, EngineText
+from pet_fairseq.compress.raw_text import IN_ENGINE
 from pet_fairseq.compress.report import write_report
 from pet_fairseq.compress.student import position_options
+from pet_fairseq.compress.teacher_text import EngineText
 from pet_fairseq.compress.training import (
     COMMON,
     TASK_WARMUP,
@@ -118,18 +119,17 @@ def train(
 
 def timing(plan: Plan) -> Stage:
     """A few updates, only to see how fast they are."""
-    folder = plan.request.out / "timing"
     return Stage(
         *("timing", ("train",)),
         command=fairseq_train(
-            *(plan.request.device, training_data(plan), folder),
+            *(plan.request.device, training_data(plan), plan.layout.timing),
             (
                 *training_options(plan, plan.method.criterion),
                 *Budget(plan.budget.per_epoch, TIMED_UPDATES).schedule(),
                 *("--no-save", "--disable-validation", "--log-interval", "10"),
             ),
         ),
-        product=plan.layout.timing,
+        product=plan.layout.timing_log,
         inputs=(*plan.request.folders, plan.teacher.path),
         kind=Kind.STDOUT,
         alone=True,

@@ -8,7 +8,7 @@ from typing import Optional
 from torch import nn
 
 from pet_fairseq.compress.teacher import Teacher
-from pet_fairseq.compress.training import STUDENT_FORMS, Method, StudentForm
+from pet_fairseq.compress.training import Method, StudentForm
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
@@ -46,12 +46,7 @@ class Student:
     parameters: int
 
 
-PRE_NORM = STUDENT_FORMS["pre-norm"]
-
-
-def choose_student(
-    teacher: Teacher, method: Method, size: Size, form: StudentForm = PRE_NORM
-) -> Student:
+def choose_student(teacher: Teacher, method: Method, size: Size, form: StudentForm) -> Student:
     """The student of a size; of the method's default size if `size` says nothing.
 
     It has more layers than the method needs if it would be wider than the teacher otherwise.

@@ -15,7 +15,9 @@ from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import write_languages
-from pet_fairseq.compress.raw_text import TEACHER, EngineText, TextPair, open_teacher, parallel
+from pet_fairseq.compress.engine import TEACHER
+from pet_fairseq.compress.raw_text import TextPair, parallel
+from pet_fairseq.compress.teacher_text import EngineText, open_teacher
 from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder

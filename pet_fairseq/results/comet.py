@@ -25,10 +25,10 @@ def check_comet(model: str) -> None:
     """
     if importlib.util.find_spec("comet") is None:
         raise UserError(f"--comet {model}: COMET is missing; pip install 'pet-fairseq[comet]'")
-    find_checkpoint(model)
+    find_comet_model(model)
 
 
-def find_checkpoint(model: str) -> str:
+def find_comet_model(model: str) -> str:
     """The checkpoint that a path names, or the name of a model as it is.
 
     Raises:
@@ -81,7 +81,7 @@ def load_comet(model: str, gpus: int = 0) -> Comet:
     check_comet(model)
     from comet import download_model, load_from_checkpoint
 
-    path = find_checkpoint(model)
+    path = find_comet_model(model)
     try:
         path = path if Path(path).is_file() else download_model(path)
         loaded = load_from_checkpoint(path)

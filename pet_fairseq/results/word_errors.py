@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import read_lines, read_text
-from pet_fairseq.results.fairseq_output import lines_in_order
+from pet_fairseq.files import read_lines
+from pet_fairseq.results.fairseq_output import read_translations
 
 
 class ErrorRates(NamedTuple):
@@ -83,8 +83,7 @@ def wer_scores(output: Path, pronunciations: Path) -> dict:
     option = "PRONUNCIATIONS"
     lines = read_lines(pronunciations, option)
     references = parse_pronunciations(lines, pronunciations, option)
-    hypotheses = lines_in_order(read_text(output, "OUTPUT"), "D", output)
-    hypotheses = hypotheses or read_lines(output, "OUTPUT")
+    hypotheses = read_translations(output)
     if len(hypotheses) != len(references):
         raise UserError(
             f"OUTPUT {output}: {len(hypotheses)} pronunciations, but {pronunciations} has "

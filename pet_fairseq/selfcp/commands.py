@@ -2,7 +2,7 @@
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, _ActionsContainer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,14 +31,22 @@ SPLITS = ("train", "valid", "test")
 
 
 def _prompts_arguments(parser: ArgumentParser) -> None:
+    _add_input_options(parser.add_argument_group("what to read"))
+    add_new_folder_option(parser, "BIN")
+    _add_pieces_options(parser.add_argument_group("how to segment it"))
+    _add_wording_options(parser.add_argument_group("what stands around a prompt"))
+    _add_language_model_options(parser.add_argument_group("what the language model learns from"))
+
+
+def _add_input_options(group: _ActionsContainer) -> None:
     for split in SPLITS:
-        parser.add_argument(
+        group.add_argument(
             f"--{split}",
             type=Path,
             metavar="FILE",
             help=f"the records of the subset {split} as JSON lines; may be gzipped (.gz)",
         )
-    parser.add_argument(
+    group.add_argument(
         "--text",
         type=Path,
         nargs="+",
@@ -46,29 +54,73 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="more text for the language model, a paragraph a line; may be gzipped (.gz)",
     )
-    add_new_folder_option(parser, "BIN")
-    parser.add_argument(
+    group.add_argument(
+        "--max-record-mb",
+        type=float,
+        default=64,
+        metavar="MB",
+        help="refuse a longer line without reading it into memory (default: %(default)s)",
+    )
+
+
+def _add_pieces_options(group: _ActionsContainer) -> None:
+    group.add_argument(
         "--spm",
         type=Path,
         metavar="MODEL",
         help="a SentencePiece model, such as another BIN/spm.model; without it one is trained on "
         "--train and --text",
     )
-    parser.add_argument(
+    group.add_argument(
         "--tokenizer",
         type=Path,
         metavar="FILE",
         help="in place of a SentencePiece model, the tokenizer.json of a language model in the "
         "folder that pet-fairseq import-hf wrote, with its dict.txt beside it",
     )
-    parser.add_argument(
+    group.add_argument(
         "--vocab-size",
         type=int,
         metavar="N",
         help="the number of pieces if a SentencePiece model is trained (default: 8000, fewer for "
         "little text)",
     )
-    parser.add_argument(
+
+
+def _add_wording_options(group: _ActionsContainer) -> None:
+    group.add_argument(
+        "--cue",
+        default="",
+        metavar="TEXT",
+        help="what the model reads between each prompt and its response, such as 'Answer: '; it is "
+        "never compressed, and spaces at its end are tokenized with the response",
+    )
+    group.add_argument(
+        "--before", default="", metavar="TEXT", help="what stands in front of each query"
+    )
+    group.add_argument(
+        "--after",
+        default="",
+        metavar="TEXT",
+        help="what stands behind each response and is learned with it",
+    )
+    group.add_argument(
+        "--between",
+        default=" ",
+        metavar="TEXT",
+        help="what stands between a query and its prompt (default: a space)",
+    )
+    group.add_argument(
+        "--chat-template",
+        type=Path,
+        metavar="FILE",
+        help="take --before, --cue and --after from a model's chat template: its "
+        "tokenizer_config.json or chat_template.jinja",
+    )
+
+
+def _add_language_model_options(group: _ActionsContainer) -> None:
+    group.add_argument(
         "--lm-tokens",
         type=int,
         default=512,
@@ -76,46 +128,10 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         help="the longest text for the language model, in tokens: longer records lose the front of "
         "their prompt there, other text is split (default: %(default)s)",
     )
-    parser.add_argument(
-        "--cue",
-        default="",
-        metavar="TEXT",
-        help="what the model reads between each prompt and its response, such as 'Answer: '; it is "
-        "never compressed, and spaces at its end are tokenized with the response",
-    )
-    parser.add_argument(
-        "--before", default="", metavar="TEXT", help="what stands in front of each query"
-    )
-    parser.add_argument(
-        "--after",
-        default="",
-        metavar="TEXT",
-        help="what stands behind each response and is learned with it",
-    )
-    parser.add_argument(
-        "--between",
-        default=" ",
-        metavar="TEXT",
-        help="what stands between a query and its prompt (default: a space)",
-    )
-    parser.add_argument(
-        "--chat-template",
-        type=Path,
-        metavar="FILE",
-        help="take --before, --cue and --after from a model's chat template: its "
-        "tokenizer_config.json or chat_template.jinja",
-    )
-    parser.add_argument(
+    group.add_argument(
         "--no-lm-records",
         action="store_true",
         help="give the language model only --text, not the records",
-    )
-    parser.add_argument(
-        "--max-record-mb",
-        type=float,
-        default=64,
-        metavar="MB",
-        help="refuse a longer line without reading it into memory (default: %(default)s)",
     )
 
 

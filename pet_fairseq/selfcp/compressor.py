@@ -90,10 +90,11 @@ class Compressor(FairseqEncoder):
         return [row[end - m : end] for row, end, m in zip(states, ends, numbers)]
 
     def read_in_turn(self, texts: Sequence[Parts], numbers: Sequence[int]) -> list[Tensor]:
-        """The same from two passes: over the texts, of which no graph is kept, and over the tags.
+        """Last states at the tags behind each text, from one pass over text and one over tags.
 
-        The model is causal: nothing that it computes of a text depends on the tags behind it. So
-        the backward pass ends at the tags, and neither time nor memory go into that of the text.
+        The first keeps no graph. The model is causal: nothing that it computes of a text depends on
+        the tags behind it. So the backward pass ends at the tags, and neither time nor memory go
+        into that of the text.
         """
         context = self.join(texts)
         if self.has_rotary_positions:

@@ -13,7 +13,7 @@ CHUNK = 200  # tokens
 
 
 def keep_unexpected(
-    tokens: Tensor, target: int, losses: Callable[[Tensor, Tensor], Tensor], chunk: int = CHUNK
+    tokens: Tensor, target: int, losses: Callable[[Tensor, Tensor], Tensor], chunk: int
 ) -> Tensor:
     """Keep about `target` of the tokens, in their order; all if there are no more.
 
@@ -24,6 +24,7 @@ def keep_unexpected(
 
     Args:
         tokens: N. losses: from the kept tokens before and a chunk, the chunk's losses in nats.
+        chunk: how many tokens one has.
     """
     if len(tokens) <= target:
         return tokens

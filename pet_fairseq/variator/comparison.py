@@ -17,7 +17,7 @@ from torch import Tensor
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import stored_bytes, unique_tensors
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.files import write_figure, write_json, write_text
+from pet_fairseq.files import write_with_figure
 from pet_fairseq.markdown import table
 from pet_fairseq.runs import SCORES, read_order, read_result
 from pet_fairseq.variator.backbone_wrapper import BackboneWrapper
@@ -61,10 +61,7 @@ def write_table(runs: Path, backbone: str, length: int) -> str:
     rows = [read_row(folders[name], length) for name in names]
     text = to_markdown(rows, backbone, length) + chance_note(rows)
     content = {"length": length, "rows": [row._asdict() for row in rows]}
-    write_text(runs / "plugins.md", text)
-    write_json(runs / "plugins.json", content)
-    figure = plot(rows, backbone)
-    write_figure(runs / "plugins.png", figure)
+    write_with_figure(runs, "plugins", text, content, plot(rows, backbone))
     return text
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 class Grouping:
     """The ratio in use (1: no plugins) and which positions of the batch at hand are grouped."""
 
-    def __init__(self, ratio: int = 1):
-        self.ratio = ratio
+    def __init__(self) -> None:
+        self.ratio = 1
         self.padding_mask: Optional[Tensor] = None
         self.first_ungrouped: Optional[int] = None
 

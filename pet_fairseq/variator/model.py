@@ -21,13 +21,13 @@ from pet_fairseq.checkpoints.backbone import (
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.freezing import freeze
-from pet_fairseq.variator.attach import attach, check_layers
 from pet_fairseq.variator.backbone_wrapper import BackboneWrapper, find_stack
 from pet_fairseq.variator.costs import Shape
 from pet_fairseq.variator.feed_forward import inner_width, maps_into
 from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.options import VariatorConfig, check_options, prompt_end_index
 from pet_fairseq.variator.plugin import Plugin
+from pet_fairseq.variator.site_modules import attach, check_layers
 from pet_fairseq.variator.sites import SITES
 from pet_fairseq.variator.stack_wrappers import VariatorDecoder, VariatorEncoder
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from pet_fairseq.checkpoints.loading import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, write_figure, write_json, write_text
+from pet_fairseq.files import check_folder, write_with_figure
 from pet_fairseq.markdown import table
 from pet_fairseq.variator.neurons import watch_neurons
 from pet_fairseq.variator.plugin_files import load_variator
@@ -45,16 +45,13 @@ def report_neurons(
         shares_by_ratio[ratio] = {name: values.tolist() for name, values in shares.items()}
     text = to_markdown(shares_by_ratio)
     if out is not None:
-        figure = plot(shares_by_ratio)
         content = {
             "checkpoint": checkpoint,
             "data": data,
             "subset": subset,
             "layers": shares_by_ratio,
         }
-        write_text(out / "neurons.md", text)
-        write_json(out / "neurons.json", content)
-        write_figure(out / "neurons.png", figure)
+        write_with_figure(out, "neurons", text, content, plot(shares_by_ratio))
     return text
 
 

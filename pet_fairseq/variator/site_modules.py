@@ -8,11 +8,13 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
+from pet_fairseq.errors import UserError
 from pet_fairseq.nn.prefill import keys_and_values
 from pet_fairseq.nn.relative_bias import Positions, position_numbers
 from pet_fairseq.variator.feed_forward import FeedForward, replace_ffn
 from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.plugin import Plugin, group_padding
+from pet_fairseq.variator.sites import SITES
 
 
 class Groups(NamedTuple):
@@ -225,3 +227,35 @@ class CompressedKeysValues(CompressedSelfAttention):
 def causal_mask(queries: Positions, keys: Positions, device: torch.device) -> Tensor:
     """The causal mask between positions, T x S: True where the key comes after the query."""
     return position_numbers(keys, device) > position_numbers(queries, device)[:, None]
+
+
+# --- into the layers of a model -------------------------------------------------------------------
+
+
+def check_layers(layers: nn.ModuleList, site: str) -> None:
+    """Check that fairseq's layers have the parts that a site, a key of SITES, needs.
+
+    Raises:
+        UserError: a layer has no such part.
+    """
+    for i in range(len(layers)):
+        for name in module_of(site).needs:
+            if not isinstance(getattr(layers[i], name, None), nn.Module):
+                raise UserError(
+                    f"--compression-site {site}: {type(layers[i]).__name__} of the backbone has no "
+                    f"{name}; give another site or a backbone of fairseq's Transformer layers"
+                )
+
+
+def attach(layers: nn.ModuleList, site: str, grouping: Grouping) -> list[SiteModule]:
+    """Put a site's module into each layer; returns the modules in the order of the layers.
+
+    Args:
+        layers: those that `check_layers` accepts; their parameters stay.
+    """
+    # by index: LayerDrop leaves some out of an iteration
+    return [module_of(site).put_into(layers[i], grouping) for i in range(len(layers))]
+
+
+def module_of(site: str) -> type[SiteModule]:
+    return globals()[SITES[site].module]

@@ -15,7 +15,7 @@ import pet_fairseq
 from pet_fairseq.compress.student import MEGABYTE, choose_student
 from pet_fairseq.compress.student import Size as Wanted
 from pet_fairseq.compress.teacher import Teacher
-from pet_fairseq.compress.training import METHODS
+from pet_fairseq.compress.training import DEFAULT_FORM, METHODS, STUDENT_FORMS
 from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.markdown import table
 from pet_fairseq.nn.architectures import Vocabularies, build_without_memory
@@ -69,7 +69,7 @@ def make_teacher(options: Options, pieces: int) -> Teacher:
 def row(name: str, options: Options, pieces: int) -> list[str]:
     """The cells of a teacher and its students."""
     teacher = make_teacher(options, pieces)
-    student = choose_student(teacher, METHODS["distil"], Wanted())
+    student = choose_student(teacher, METHODS["distil"], Wanted(), STUDENT_FORMS[DEFAULT_FORM])
     assert teacher.int8_bytes is not None and teacher.model is not None
     model = build(student.options, pieces)
     layers = f"{len(model.encoder.layers)} + {len(model.decoder.layers)} of width {student.width}"

@@ -198,7 +198,7 @@ def test_precision_on_gpus(
 ):
     """A GPU that lacks bf16 has fp16; updates are shared by all GPUs."""
     monkeypatch.setattr("pet_fairseq.devices.gpu_count", lambda: len(capabilities))
-    monkeypatch.setattr("pet_fairseq.compress.commands.gpu_count", lambda: len(capabilities))
+    monkeypatch.setattr("pet_fairseq.compress.preparation.gpu_count", lambda: len(capabilities))
     monkeypatch.setattr("pet_fairseq.devices.gpu_capability", lambda gpu: capabilities[gpu])
     words = ("compress", teacher, "--data", data, "--out", tmp_path / "out", "--rate", 50)
     options = ("--device", "cuda", "--precision", precision, "--dry-run")

@@ -19,12 +19,8 @@ from pet_fairseq.compress.engine import (
 )
 from pet_fairseq.compress.given import Given, check_given
 from pet_fairseq.compress.preparation import corpus_stages, teacher_stages, vocabulary_stages
-from pet_fairseq.compress.raw_text import (
-    EngineText,
-    TextPair,
-    open_teacher,
-    write_pieces,
-)
+from pet_fairseq.compress.raw_text import TextPair, write_pieces
+from pet_fairseq.compress.teacher_text import EngineText, open_teacher
 from pet_fairseq.compress.vocabulary import train_vocabulary, trim_teacher
 from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError

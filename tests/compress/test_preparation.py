@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from pet_fairseq.compress.commands import _prepare
 from pet_fairseq.compress.data import data_stages, raw_test_stages
 from pet_fairseq.compress.given import Given, check_given, with_named_test
-from pet_fairseq.compress.preparation import corpus_stages, teacher_stages
+from pet_fairseq.compress.preparation import corpus_stages, finish, teacher_stages
 from pet_fairseq.compress.raw_text import (
     TextPair,
     write_pieces,
@@ -136,7 +135,7 @@ def test_data_that_moved_behind_its_links(tmp_path):
         command = ("sh", "-c", 'mkdir "$1"; ln -s "$0"/* "$1"', str(data), PRODUCT)
         stage = Stage("bin", ("data",), command, out / "bin", (data,))
         given = Given(tmp_path / "teacher.pt", out, data)
-        return _prepare(Namespace(**options), given, ((stage,), out / "bin"))
+        return finish(Namespace(**options), given, ((stage,), out / "bin"))
 
     assert prepare(data) == out / "bin"
     data.rename(tmp_path / "moved")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.selfcp.perplexity import keep_unexpected
+from pet_fairseq.selfcp.perplexity import CHUNK, keep_unexpected
 from tests.selfcp.test_model import LENGTHS, make_sample, make_selfcp, task  # noqa: F401  fixture
 
 
@@ -49,12 +49,12 @@ def test_equals_the_loop(seed, chunk):
 @pytest.mark.parametrize("target", [12, 13])
 def test_nothing_is_dropped_within_the_target(target):
     tokens = torch.arange(12)
-    assert torch.equal(keep_unexpected(tokens, target, losses), tokens)
+    assert torch.equal(keep_unexpected(tokens, target, losses, CHUNK), tokens)
 
 
 def test_about_as_many_as_wanted():
     tokens = torch.arange(1000)
-    assert len(keep_unexpected(tokens, 250, losses)) == pytest.approx(250, abs=40)
+    assert len(keep_unexpected(tokens, 250, losses, CHUNK)) == pytest.approx(250, abs=40)
 
 
 def test_the_losses_are_the_backbones(task, tmp_path):  # noqa: F811

@@ -9,7 +9,6 @@ import torch
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator import site_modules
-from pet_fairseq.variator.attach import attach
 from pet_fairseq.variator.costs import attention_cost, ffn_cost
 from pet_fairseq.variator.flops_table import flops_report, measured_cost, shape_of
 from pet_fairseq.variator.options import VariatorConfig
@@ -59,7 +58,7 @@ def test_every_entry_is_a_choice_and_names_a_module():
 def test_layers_without_the_part_are_refused(tmp_path):
     layers = torch.nn.ModuleList([torch.nn.Identity()])
     with pytest.raises(UserError, match=r"--compression-site ffn: Identity of .* has no fc1"):
-        attach(layers, "ffn", None)
+        site_modules.check_layers(layers, "ffn")
 
 
 @pytest.mark.parametrize("module", ["sites", "costs"])

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from pet_fairseq.checkpoints.loading import load_transformer, read_samples
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, write_figure, write_json, write_text
+from pet_fairseq.files import check_folder, write_with_figure
 from pet_fairseq.markdown import aligned_table
 from pet_fairseq.nn.layers import STACKS
 from pet_fairseq.pet.pair_search.candidates import THESIS_CHOICE, matched_layers
@@ -60,10 +60,7 @@ def write_files(out: Path, text: str, content: dict, result: SearchResult) -> No
     # imported here, because a run without files needs no matplotlib
     from pet_fairseq.pet.pair_search.plot import heat_maps
 
-    figure = heat_maps(result)
-    write_text(out / "pairs.md", text)
-    write_json(out / "pairs.json", content)
-    write_figure(out / "pairs.png", figure)
+    write_with_figure(out, "pairs", text, content, heat_maps(result))
 
 
 def read_stacks(text: str) -> list[str]:

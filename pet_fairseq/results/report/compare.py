@@ -22,7 +22,7 @@ class Comparison:
     teacher: RunGroup
     baseline: RunGroup
     scorer: Scorer
-    p_values: dict[str, float] = field(default_factory=dict)  # of `bootstrap`, by the group's name
+    p_values: dict[str, float] = field(default_factory=dict)  # of `p_values`, by the group's name
     tokenised: dict[str, float] = field(default_factory=dict)  # of `tokenised_scores`, the same
 
     @property
@@ -91,7 +91,7 @@ def tokenised_scores(comparison: Comparison) -> dict[str, float]:
     return means
 
 
-def bootstrap(comparison: Comparison, reference: list[str]) -> dict[str, float]:
+def p_values(comparison: Comparison, reference: list[str]) -> dict[str, float]:
     """P-values of paired bootstrap tests, each group's first seed against the baseline's, by name.
 
     The tests compare BLEU at the comparison's beam; groups whose first seed lacks it are left out.

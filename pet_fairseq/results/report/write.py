@@ -7,7 +7,7 @@ from typing import Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, write_json, write_text
 from pet_fairseq.results.report import plots
-from pet_fairseq.results.report.compare import Comparison, bootstrap, tokenised_scores
+from pet_fairseq.results.report.compare import Comparison, p_values, tokenised_scores
 from pet_fairseq.results.report.measure import measure_run
 from pet_fairseq.results.report.scoring import SCORERS, Scorer
 from pet_fairseq.results.report.seed_groups import (
@@ -61,7 +61,7 @@ def write_report(
     if tokenised:
         comparison.tokenised = tokenised_scores(comparison)
     if significance:
-        comparison.p_values = bootstrap(comparison, lines)
+        comparison.p_values = p_values(comparison, lines)
     notes = [f"missing: run `{name}`, named in order.txt" for name in missing_names(runs, folders)]
     if teacher != TEACHER:
         notes.append(f"`{teacher}` stands for the teacher in sizes and speeds")

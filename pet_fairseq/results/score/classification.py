@@ -3,9 +3,12 @@
 import math
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from typing import Optional
 
 import torch
+from fairseq.tasks import FairseqTask
+from torch import nn
 
 from pet_fairseq.checkpoints.dictionaries import class_names
 from pet_fairseq.checkpoints.loading import load_model, read_batches
@@ -40,6 +43,43 @@ def class_scores(
             class or device.
     """
     device = check_device(device)
+    model, task = load_classifier(checkpoint, data)
+    model.to(device)
+    head = task.cfg.classification_head_name
+    positive = None if positive_class is None else class_number(task, positive_class)
+    found: dict[int, tuple[int, int]] = {}  # by sentence: its class and the answer
+    tokens = 0
+    limits = {"max_tokens": max_tokens, "max_positions": model.max_positions()}
+    for sample in read_batches(task, subset, sys.maxsize, device=device, **limits):
+        if "target" not in sample:
+            raise UserError(
+                f"--subset {subset}: has no classes in {data}; give another subset, or run "
+                "fairseq-preprocess on its labels, too"
+            )
+        options = {"features_only": True, "classification_head_name": head}
+        logits, _ = model(**sample["net_input"], **options)
+        classes, answers = sample["target"].view(-1).tolist(), logits.argmax(dim=-1).tolist()
+        found |= zip(sample["id"].tolist(), zip(classes, answers))
+        tokens += sample["ntokens"]
+    pairs = [found[i] for i in sorted(found)]
+    hits = [int(answer == own) for own, answer in pairs]
+    return {
+        "accuracy": 100 * sum(hits) / len(hits),
+        "majority_class": 100 * max(Counter(own for own, _ in pairs).values()) / len(hits),
+        **({} if positive is None else positive_scores(pairs, positive)),
+        "right": sum(hits),
+        "total": len(hits),
+        "length": round(tokens / len(hits), 1),
+        "by_sentence": "".join(map(str, hits)),
+    }
+
+
+def load_classifier(checkpoint: str, data: str) -> tuple[nn.Module, FairseqTask]:
+    """A model with a head for classes, and its task.
+
+    Raises:
+        UserError: as `load_model`, or a model without classes.
+    """
     model, task = load_model(checkpoint, "CHECKPOINT", data)
     if getattr(task.cfg, "regression_target", False):
         raise UserError(
@@ -51,36 +91,7 @@ def class_scores(
         raise UserError(
             f"CHECKPOINT {checkpoint}: has no classification head; fine-tune it with one"
         )
-    model.to(device)
-    positive = None if positive_class is None else class_number(task, positive_class)
-    right, tokens, classes = {}, 0, Counter()
-    pairs: Counter[tuple[bool, bool]] = Counter()  # whether the class and the answer are positive
-    limits = {"max_tokens": max_tokens, "max_positions": model.max_positions()}
-    for sample in read_batches(task, subset, sys.maxsize, device=device, **limits):
-        if "target" not in sample:
-            raise UserError(
-                f"--subset {subset}: has no classes in {data}; give another subset, or run "
-                "fairseq-preprocess on its labels, too"
-            )
-        options = {"features_only": True, "classification_head_name": head}
-        logits, _ = model(**sample["net_input"], **options)
-        target = sample["target"].view(-1)
-        answer = logits.argmax(dim=-1)
-        right |= zip(sample["id"].tolist(), (answer == target).int().tolist())
-        classes.update(target.tolist())
-        if positive is not None:
-            pairs.update(zip((target == positive).tolist(), (answer == positive).tolist()))
-        tokens += sample["ntokens"]
-    hits = [right[i] for i in sorted(right)]
-    return {
-        "accuracy": 100 * sum(hits) / len(hits),
-        "majority_class": 100 * max(classes.values()) / len(hits),
-        **({} if positive is None else {"f1": 100 * f1(pairs), "matthews": 100 * matthews(pairs)}),
-        "right": sum(hits),
-        "total": len(hits),
-        "length": round(tokens / len(hits), 1),
-        "by_sentence": "".join(map(str, hits)),
-    }
+    return model, task
 
 
 def class_number(task, name: str) -> int:
@@ -95,6 +106,12 @@ def class_number(task, name: str) -> int:
             f"--positive-class {name}: the data have no such class, but {', '.join(names)}"
         )
     return names.index(name)
+
+
+def positive_scores(pairs: Iterable[tuple[int, int]], positive: int) -> dict[str, float]:
+    """F1 and Matthews' correlation of a class, percent, from each sentence's class and answer."""
+    counts = Counter((own == positive, answer == positive) for own, answer in pairs)
+    return {"f1": 100 * f1(counts), "matthews": 100 * matthews(counts)}
 
 
 def f1(pairs: Counter[tuple[bool, bool]]) -> float:

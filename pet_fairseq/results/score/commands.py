@@ -2,8 +2,8 @@
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Optional
 
 from pet_fairseq.cli_command import (
     Command,
@@ -19,28 +19,35 @@ from pet_fairseq.devices import choose_device
 from pet_fairseq.files import check_folder_of, write_json
 
 
-def _print_scores(scores: dict, out: Optional[Path]) -> None:
-    if out is not None:
-        write_json(out, scores)
-    print(json.dumps(scores))
+def _scored(
+    score: Callable[[Namespace], dict], not_shown: Sequence[str] = ()
+) -> Callable[[Namespace], None]:
+    """A command that prints scores, and writes them to --out if that is given.
+
+    Args:
+        not_shown: the names of scores that are written only.
+    """
+
+    def run(args: Namespace) -> None:
+        check_folder_of(args.out, "--out")
+        scores = score(args)
+        if args.out is not None:
+            write_json(args.out, scores)
+        print(json.dumps({name: x for name, x in scores.items() if name not in not_shown}))
+
+    return run
 
 
-def _add_output(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "output", type=Path, metavar="OUTPUT", help="a file with what fairseq-generate printed"
-    )
+def _add_output(parser: ArgumentParser, or_else: str = "") -> None:
+    what = f"a file with what fairseq-generate printed{or_else}"
+    parser.add_argument("output", type=Path, metavar="OUTPUT", help=what)
 
 
 # --- texts ----------------------------------------------------------------------------------------
 
 
 def _bleu_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "output",
-        type=Path,
-        metavar="OUTPUT",
-        help="a file with what fairseq-generate printed, or with a translation on each line",
-    )
+    _add_output(parser, ", or with a translation on each line")
     parser.add_argument(
         "reference",
         metavar="REFERENCE",
@@ -58,11 +65,10 @@ def _bleu_arguments(parser: ArgumentParser) -> None:
     add_scores_file_option(parser)
 
 
-def _bleu(args: Namespace) -> None:
+def _bleu(args: Namespace) -> dict:
     from pet_fairseq.results.bleu import bleu_scores
     from pet_fairseq.results.sacrebleu_sets import named_set, set_files
 
-    check_folder_of(args.out, "--out")
     source, reference = args.source, Path(args.reference)
     if named := named_set(args.reference, "REFERENCE"):
         of_set, reference = set_files(named, "REFERENCE")
@@ -73,16 +79,11 @@ def _bleu(args: Namespace) -> None:
 
         gpus = int(choose_device(args.device) == "cuda")
         scores |= comet_scores(args.comet, source, args.output, reference, gpus)
-    _print_scores(scores, args.out)
+    return scores
 
 
 def _wer_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "output",
-        type=Path,
-        metavar="OUTPUT",
-        help="a file with what fairseq-generate printed, or with a pronunciation on each line",
-    )
+    _add_output(parser, ", or with a pronunciation on each line")
     parser.add_argument(
         "pronunciations",
         type=Path,
@@ -92,11 +93,10 @@ def _wer_arguments(parser: ArgumentParser) -> None:
     add_scores_file_option(parser)
 
 
-def _wer(args: Namespace) -> None:
+def _wer(args: Namespace) -> dict:
     from pet_fairseq.results.word_errors import wer_scores
 
-    check_folder_of(args.out, "--out")
-    _print_scores(wer_scores(args.output, args.pronunciations), args.out)
+    return wer_scores(args.output, args.pronunciations)
 
 
 def _rouge_arguments(parser: ArgumentParser) -> None:
@@ -116,17 +116,16 @@ def _rouge_arguments(parser: ArgumentParser) -> None:
     add_scores_file_option(parser)
 
 
-def _rouge(args: Namespace) -> None:
+def _rouge(args: Namespace) -> dict:
     from pet_fairseq.results.fairseq_output import read_length, read_perplexity
     from pet_fairseq.results.score.rouge import rouge_scores
 
-    check_folder_of(args.out, "--out")
     scores = rouge_scores(args.output, args.responses)
     if args.validation is not None:
         scores["ppl"] = read_perplexity(args.validation)
         if (length := read_length(args.validation)) is not None:
             scores["read"] = length
-    _print_scores(scores, args.out)
+    return scores
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -140,11 +139,10 @@ def _accuracy_arguments(parser: ArgumentParser) -> None:
     add_scores_file_option(parser)
 
 
-def _accuracy(args: Namespace) -> None:
+def _accuracy(args: Namespace) -> dict:
     from pet_fairseq.results.score.answers import accuracy_scores
 
-    check_folder_of(args.out, "--out")
-    _print_scores(accuracy_scores(args.output, args.answers), args.out)
+    return accuracy_scores(args.output, args.answers)
 
 
 def _squad_arguments(parser: ArgumentParser) -> None:
@@ -158,11 +156,10 @@ def _squad_arguments(parser: ArgumentParser) -> None:
     add_scores_file_option(parser)
 
 
-def _squad(args: Namespace) -> None:
+def _squad(args: Namespace) -> dict:
     from pet_fairseq.results.score.answers import squad_scores
 
-    check_folder_of(args.out, "--out")
-    _print_scores(squad_scores(args.output, args.answers), args.out)
+    return squad_scores(args.output, args.answers)
 
 
 # --- classes --------------------------------------------------------------------------------------
@@ -184,16 +181,11 @@ def _classes_arguments(parser: ArgumentParser) -> None:
     add_scores_file_option(parser)
 
 
-def _classes(args: Namespace) -> None:
+def _classes(args: Namespace) -> dict:
     from pet_fairseq.results.score.classification import class_scores
 
-    check_folder_of(args.out, "--out")
     options = (args.subset, args.device, args.max_tokens, args.positive_class)
-    scores = class_scores(args.checkpoint, args.data, *options)
-    if args.out is not None:
-        write_json(args.out, scores)
-    del scores["by_sentence"]
-    _print_scores(scores, None)
+    return class_scores(args.checkpoint, args.data, *options)
 
 
 # --- prompts --------------------------------------------------------------------------------------
@@ -240,12 +232,11 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
     add_scores_file_option(parser)
 
 
-def _prompts(args: Namespace) -> None:
+def _prompts(args: Namespace) -> dict:
     from pet_fairseq.results.score.prompts import prompt_scores
 
-    check_folder_of(args.out, "--out")
     options = (args.prompt_end, args.subset, args.texts, args.cut, args.closed_answers, args.device)
-    _print_scores(prompt_scores(args.checkpoint, args.data, *options), args.out)
+    return prompt_scores(args.checkpoint, args.data, *options)
 
 
 # --- table ----------------------------------------------------------------------------------------
@@ -301,7 +292,7 @@ COMMANDS = (
         "it is given. fairseq-generate needs --tokenizer and --remove-bpe, so that OUTPUT has "
         "detokenised text.",
         add_arguments=_bleu_arguments,
-        run=_bleu,
+        run=_scored(_bleu),
         needs_models=False,
     ),
     Command(
@@ -312,7 +303,7 @@ COMMANDS = (
         "right if any of its pronunciations is given; phones are compared with the nearest one. "
         "Phones stand between blanks.",
         add_arguments=_wer_arguments,
-        run=_wer,
+        run=_scored(_wer),
         needs_models=False,
     ),
     Command(
@@ -324,7 +315,7 @@ COMMANDS = (
         "if they are ASCII, and single characters of scripts without spaces between words, such as "
         "Chinese. The scores files2rouge_... have the words and sentences of the tool files2rouge.",
         add_arguments=_rouge_arguments,
-        run=_rouge,
+        run=_scored(_rouge),
         needs_models=False,
     ),
     Command(
@@ -334,7 +325,7 @@ COMMANDS = (
         description="Count the generated answers that are right, letter by letter. OUTPUT needs no "
         "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are joined as English.",
         add_arguments=_accuracy_arguments,
-        run=_accuracy,
+        run=_scored(_accuracy),
         needs_models=False,
     ),
     Command(
@@ -344,7 +335,7 @@ COMMANDS = (
         description="Score generated answers by SQuAD's exact match and F1. OUTPUT needs no "
         "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are joined as English.",
         add_arguments=_squad_arguments,
-        run=_squad,
+        run=_scored(_squad),
         needs_models=False,
     ),
     Command(
@@ -352,14 +343,14 @@ COMMANDS = (
         group=Group.REPORTS,
         help="count the sentences that a model classifies correctly",
         add_arguments=_classes_arguments,
-        run=_classes,
+        run=_scored(_classes, not_shown=("by_sentence",)),
     ),
     Command(
         name="score prompts",
         group=Group.REPORTS,
         help="measure how fast a language model reads prompts and how well it goes on",
         add_arguments=_prompts_arguments,
-        run=_prompts,
+        run=_scored(_prompts),
     ),
     Command(
         name="score table",
