@@ -22,8 +22,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 
 import pet_fairseq  # noqa: F401  (registers --arch selfcp)
-from pet_fairseq.cli import message
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, message_of
 from pet_fairseq.files import read_text
 from pet_fairseq.markdown import table
 from pet_fairseq.predict.text import build_text_of, find_subword_file, options_of_text
@@ -121,7 +120,7 @@ def main() -> None:
             answer = ask_in_own_process(args, way)
         except UserError as error:  # such as `full` without positions for it
             refused = error
-            print(f"{way}: no answer: {message(error)}", file=sys.stderr)
+            print(f"{way}: no answer: {message_of(error)}", file=sys.stderr)
             continue
         print(f"{way}: {answer.text}", flush=True)
         seconds = (f"{answer.first_word:.2f}", f"{answer.each_word:.3f}")
@@ -136,4 +135,4 @@ if __name__ == "__main__":
     try:
         main()
     except (UserError, OSError) as error:
-        sys.exit(f"ask.py: error: {message(error)}")
+        sys.exit(f"ask.py: error: {message_of(error)}")
