@@ -6,16 +6,19 @@ from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
 from pet_fairseq.serve.options import add_options
 
-OF_THE_EXTRA = ("aiohttp", "prometheus_client")
+MISSING = {
+    "aiohttp": "aiohttp is missing",
+    "prometheus_client": "prometheus_client is missing",
+}
 
 
 def _run(args: Namespace) -> None:
     try:
         from pet_fairseq.serve.run import serve
     except ModuleNotFoundError as error:
-        if error.name not in OF_THE_EXTRA:
+        if error.name not in MISSING:
             raise
-        line = f"{error.name} is missing; pip install 'pet-fairseq[serve]'"
+        line = f"{MISSING[error.name]}; pip install 'pet-fairseq[serve]'"
         raise UserError(line) from error
     serve(args, args.rest)
 
