@@ -327,11 +327,7 @@ def translation_stages(
         *(*search_words(given.search), "--jobs", str(given.jobs)),
     )
     summary, inputs = shards / SUMMARY, (engine, *given.text)
-    made = Stage(
-        *("translate-text", ("corpus",), command, summary, inputs),
-        free=("--jobs",),
-        goes_on=True,
-    )
+    made = Stage("translate-text", ("corpus",), command, summary, inputs, free=("--jobs",))
     if given.is_mixed:
         return (made,)
     decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})

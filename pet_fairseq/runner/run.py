@@ -358,16 +358,12 @@ def temporary_name(stage: Stage) -> Path:
 def remove_product(stage: Stage) -> None:
     """Remove a stage's product, for a training all of its checkpoints, and at last the record.
 
-    What a stage that `goes_on` has written stays as long as there is no product to replace. A kill
-    in between leaves the record with a whole product or with none, never with a half folder or with
-    a training that could go on without its best checkpoint.
+    A kill in between leaves the record with a whole product or with none, never with a half folder
+    or with a training that could go on without its best checkpoint.
     """
-    made = stage.checkpoints()
-    if stage.goes_on and stage.product.exists():
-        made = list(stage.product.parent.glob("[!.]*"))  # not locks, logs and the record
-    for path in made:
+    for path in stage.checkpoints():
         if path != stage.product:
-            _remove(path)
+            path.unlink()
     temporary = temporary_name(stage)
     _remove(temporary)
     if os.path.lexists(stage.product):

@@ -63,8 +63,6 @@ class Stage:
         renamed: options of the command by which older records may name others: pairs of the old
             name and the present one, "" for the words before the first option.
         free: options whose values do not change the product; records leave them out.
-        goes_on: whether the command, interrupted, goes on with what else it wrote into the
-            product's folder, which is its own; all of that is replaced with the product.
     """
 
     name: str
@@ -80,7 +78,6 @@ class Stage:
     growth: int = 0
     renamed: tuple[tuple[str, str], ...] = ()
     free: tuple[str, ...] = ()
-    goes_on: bool = False
 
     @property
     def log(self) -> Path:

@@ -47,28 +47,6 @@ def test_a_stale_product_is_refused_and_made_anew_on_request(folder):
     assert times_run(folder) == 2
 
 
-def test_what_goes_on_in_a_folder_is_replaced_as_a_whole(folder):
-    """An interrupted run goes on, also with --again; another one does not, whose parts are gone."""
-    parts = folder / "runs/parts"
-
-    def stage(text):
-        script = f"[ -e {parts}/1 ] || {{ echo {text} >{parts}/1; exit 1; }}; cat {parts}/1 >$0"
-        return shell("parts", script, parts / "whole", goes_on=True)
-
-    for again in (False, True):
-        with pytest.raises(UserError, match="parts: sh failed"):
-            run(folder, stage("a"))
-        (parts / ".lock").touch()
-        run(folder, stage("a"), again=again)
-        assert (parts / "whole").read_text() == "a\n"
-        with pytest.raises(UserError, match="whole: was made otherwise"):
-            run(folder, stage("b"))
-        with pytest.raises(UserError, match="parts: sh failed"):
-            run(folder, stage("b"), again=True)
-        assert (parts / "1").read_text() == "b\n" and (parts / ".lock").exists()
-        (parts / "1").unlink()
-
-
 def test_another_command_is_refused_by_the_options_that_differ(folder):
     def stage(*options):
         script = "true >$0"
