@@ -340,7 +340,7 @@ DEFECTS = (
     ),
     Defect(
         "translations in the order of the batches",
-        "pet_fairseq/predict/engine.py:Engine.translate",
+        "pet_fairseq/predict/engine.py:BatchEngine.translate",
         "translations[i] = found",
         "translations[translations.index([])] = found",
         "tests/cli/test_translate.py -k generate",

@@ -18,7 +18,7 @@ import yaml
 from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
-from pet_fairseq.predict.engine import Engine
+from pet_fairseq.predict.engine import BatchEngine
 from pet_fairseq.predict.exported import refuse_gpu_and_precision, refuse_options
 from pet_fairseq.predict.load_model import PATH
 from pet_fairseq.predict.shared_options import Search
@@ -84,7 +84,7 @@ class Bergamot:
             raise UserError(f"{self.folder}: Bergamot cannot use it: {lines[-1]}") from error
 
 
-class BergamotEngine(Engine):
+class BergamotEngine(BatchEngine):
     """A model in Bergamot; its text is divided by its SentencePiece model."""
 
     room = ROOM

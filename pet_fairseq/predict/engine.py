@@ -32,17 +32,9 @@ class Engine(ABC):
         """The pieces of a text: words of the source dictionary, or unknown ones."""
         return self.text.encode(text).split()
 
+    @abstractmethod
     def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
         """The translations of each source, the best first, each a line of pieces."""
-        translations: list[list[str]] = [[]] * len(sources)
-        for batch in limit.batches([len(source) + 1 for source in sources]):
-            for i, found in zip(batch, self.translate_batch([sources[i] for i in batch])):
-                translations[i] = found
-        return translations
-
-    @abstractmethod
-    def translate_batch(self, sources: list[list[str]]) -> list[list[str]]:
-        """As `translate`, all sources at once."""
 
     def detokenise(self, pieces: str) -> str:
         """The text of a translation."""
@@ -53,7 +45,22 @@ class Engine(ABC):
         return  # most engines draw nothing
 
 
-class FairseqEngine(Engine):
+class BatchEngine(Engine):
+    """An engine that translates one batch at a time."""
+
+    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
+        translations: list[list[str]] = [[]] * len(sources)
+        for batch in limit.batches([len(source) + 1 for source in sources]):
+            for i, found in zip(batch, self.translate_batch([sources[i] for i in batch])):
+                translations[i] = found
+        return translations
+
+    @abstractmethod
+    def translate_batch(self, sources: list[list[str]]) -> list[list[str]]:
+        """As `translate`, all sources at once."""
+
+
+class FairseqEngine(BatchEngine):
     """A translator of fairseq.
 
     Args:

@@ -27,7 +27,7 @@ from pet_fairseq.errors import UserError, option_of
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit, source_room
-from pet_fairseq.predict.engine import Engine
+from pet_fairseq.predict.engine import BatchEngine, Engine
 from pet_fairseq.predict.load_model import PATH, choose_text
 from pet_fairseq.predict.onnx_model import ENCODER, OnnxModel, find_graph
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
@@ -173,9 +173,6 @@ class CTranslate2Engine(Engine):
     def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
         return translate_tokens(self.engine, sources, limit, **self.options)
 
-    def translate_batch(self, sources: list[list[str]]) -> list[list[str]]:
-        return self.translate(sources, BatchLimit(len(sources), counts_tokens=False))
-
     def seed(self, number: int) -> None:
         import ctranslate2
 
@@ -277,7 +274,7 @@ def reads_plain_sentences(config: Mapping[str, Any]) -> bool:
     return bool(config.get("add_source_eos")) or config.get("decoder_start_token") == "<s>"
 
 
-class OnnxEngine(Engine):
+class OnnxEngine(BatchEngine):
     """A model in ONNX."""
 
     def __init__(self, model: OnnxModel, text: Text, languages: dict[str, str], search: Search):

@@ -173,8 +173,8 @@ def predictor_class(model: nn.Module, task: FairseqTask, option: str) -> type[Pr
         return Classifier
     if hasattr(task, "complete_line"):
         raise UserError(
-            f"{option}: a model of the task {type(task).__name__}, which puts text around each "
-            "line; ask it by fairseq-interactive or pet_fairseq.from_pretrained"
+            f"{option}: a model of the task {type(task).__name__}, whose lines are queries with "
+            "prompts; ask it by fairseq-interactive or pet_fairseq.from_pretrained"
         )
     if getattr(model, "decoder", None) is not None and getattr(model, "encoder", None) is not None:
         return Translator

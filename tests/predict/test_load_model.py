@@ -128,7 +128,7 @@ def test_a_model_that_lies_beside_its_dictionaries(tmp_path, monkeypatch):
 
 
 def test_a_task_that_completes_lines_is_refused():
-    """As SelfCP's: nothing here would put the template around a text."""
+    """As SelfCP's: nothing here would divide a line, or put the template around it."""
     task = SimpleNamespace(complete_line=str)
     with pytest.raises(UserError, match=r"CHECKPOINT: .*; ask it by fairseq-interactive"):
         predictor_class(nn.Module(), task, "CHECKPOINT")
