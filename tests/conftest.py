@@ -1,5 +1,6 @@
 """Every test starts from the same random state, on one thread; what is costly is made once."""
 
+import logging
 import random
 import shutil
 from collections.abc import Callable
@@ -26,6 +27,16 @@ def seed():
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)
+
+
+@pytest.fixture(autouse=True)
+def log_levels():
+    """A command that a test runs here silences loggers; the next test has them as they were."""
+    loggers = [logging.getLogger(name) for name in ("fairseq", "pet_fairseq")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels):
+        logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
