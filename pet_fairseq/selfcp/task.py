@@ -19,6 +19,7 @@ from omegaconf import II, open_dict
 from torch import Tensor
 
 from pet_fairseq.all_sentences import AllSentences
+from pet_fairseq.byte_pieces import SPACE
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.checkpoints.loading import build_from_state, even_steps
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -32,6 +33,7 @@ from pet_fairseq.selfcp.segments import SEGMENTS_FROM, WITHOUT_MEMORY, memory_le
 from pet_fairseq.selfcp.vocabulary import CUE
 
 READ_AT_ONCE = 8  # prompts, before a training
+BLANKS = (SPACE, "\u0120")  # a space alone, in pieces of SentencePiece and of bytes
 
 
 class Draws(NamedTuple):
@@ -133,7 +135,7 @@ class SelfCpTask(AllSentences):
         self.ratios = read_range(cfg.memory_ratio_range)
         self.cue = read_cue(Path(cfg.data, CUE), dictionary)
         self.template = read_template(Path(cfg.data))
-        self.starts_in_template = 0  # how many <s> the text in front of a query has in tokens
+        self.template_tokens: list[int] = []  # of the text in front of a query, once encoded
         self.epoch = 1
 
     @classmethod
@@ -305,13 +307,17 @@ class SelfCpTask(AllSentences):
             return f"{before}{symbol}{self.template.between}{line}"
         return before + line
 
+    def encode_template(self, encode_fn: Callable[[str], str]) -> None:
+        """Note the tokens of the text in front of each query."""
+        before = encode_fn(self.template.before)
+        tokens = self.dictionary.encode_line(before, add_if_not_exist=False, append_eos=False)
+        self.template_tokens = tokens.tolist()
+
     def get_interactive_tokens_and_lengths(
         self, lines: list[str], encode_fn: Callable[[str], str]
     ) -> tuple[list[Tensor], list[int]]:
         """As fairseq's, of completed lines: a query is tokenized with the text in front of it."""
-        before = encode_fn(self.template.before)
-        tokens = self.dictionary.encode_line(before, add_if_not_exist=False)
-        self.starts_in_template = int(tokens.eq(self.dictionary.bos()).sum())
+        self.encode_template(encode_fn)
         completed = list(map(self.complete_line, lines))
         return super().get_interactive_tokens_and_lengths(completed, encode_fn)
 
@@ -329,10 +335,8 @@ class SelfCpTask(AllSentences):
                 f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary; give a word of "
                 "it that no text has, such as <|endoftext|> where the tokenizer has that"
             )
-        # what "query <prompt> text" has before the symbol: of SentencePiece, and of bytes, unless
-        # queries of the data may end so
-        names = ("\u2581",) if self.template.before.endswith(" ") else ("\u2581", "\u0120")
-        blanks = {self.dictionary.index(name) for name in names} - {self.dictionary.unk()}
+        # what "query <prompt> text" has before the symbol
+        blanks = {self.dictionary.index(name) for name in BLANKS} - {self.dictionary.unk()}
         pairs = []
         for tokens in src_tokens:
             if len(tokens) and tokens[-1] == self.dictionary.eos():  # a chat's text may hold more
@@ -340,7 +344,8 @@ class SelfCpTask(AllSentences):
             if not tokens.eq(symbol).any():
                 tokens = torch.cat([tokens.new_tensor([symbol]), tokens])  # all is prompt
             query, prompt = split_at(tokens, symbol)
-            if len(query) and int(query[-1]) in blanks:
+            ends_in_blank = len(query) > 0 and int(query[-1]) in blanks
+            if ends_in_blank and query.tolist() != self.template_tokens:
                 query = query[:-1]
             pairs.append((query, prompt))
         queries, prompts = (Texts(list(side)) for side in zip(*pairs))
@@ -369,7 +374,7 @@ class SelfCpTask(AllSentences):
             UserError: a line has more of them.
         """
         starts = src_tokens.eq(self.dictionary.bos()).int()
-        ending = self.starts_in_template + 1
+        ending = self.template_tokens.count(self.dictionary.bos()) + 1
         if starts.sum(dim=1).max() > ending:
             raise UserError(
                 "input: a line has <s> in its text, and fairseq-interactive does not say where the "
