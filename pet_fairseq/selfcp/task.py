@@ -29,7 +29,12 @@ from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record, read_template
 from pet_fairseq.selfcp.reader import PromptReader
-from pet_fairseq.selfcp.segments import SEGMENTS_FROM, WITHOUT_MEMORY, memory_length
+from pet_fairseq.selfcp.segments import (
+    AT_ANY_RATIO,
+    SEGMENTS_FROM,
+    WITHOUT_MEMORY,
+    memory_length,
+)
 from pet_fairseq.selfcp.vocabulary import CUE
 
 READ_AT_ONCE = 8  # prompts, before a training
@@ -252,19 +257,31 @@ class SelfCpTask(AllSentences):
         Args:
             ratio: as for `positions_needed`.
         """
-        if split not in self.datasets:  # with --disable-validation
+        if split not in self.datasets:  # not loaded, as with --disable-validation
             return
         positions = reader.inner.max_positions()
         for lengths in self._lengths_left(split, reader, ratio):
             needed = reader.positions_needed(*lengths, ratio)
             if needed > positions:
-                at = f"at a memory ratio of {ratio:g}" if ratio else "at any memory ratio"
-                larger = "a larger ratio, " if ratio else ""
+                at, remedy = self._remedy(option, reader, ratio)
                 raise UserError(
-                    f"{option} {split}: {at} a query, its prompt and response come to {needed} "
-                    f"tokens, but the backbone has {positions} positions; give {larger}a smaller "
-                    "--window or shorter records"
+                    f"{option} {split}: a query, its prompt and response come to {needed} tokens"
+                    f"{at}, but the backbone has {positions} positions; give {remedy}"
                 )
+
+    def _remedy(self, option: str, reader: PromptReader, ratio: Optional[float]) -> tuple[str, str]:
+        """At which ratio a record does not fit, and what to give in place of what was given."""
+        strategy = reader.cfg.prompt_strategy
+        if strategy == "full":
+            return "", "a --prompt-strategy that reads less or shorter records"
+        remedy = "a smaller --window or shorter records"
+        if strategy in AT_ANY_RATIO:
+            return "", remedy
+        if ratio is None:
+            return " at any memory ratio", remedy
+        of_range = option == "--train-subset" and self.ratios is not None
+        given = "the least of --memory-ratio-range," if of_range else "--memory-ratio"
+        return f" at {given} {ratio:g}", f"a larger ratio, {remedy}"
 
     def _lengths_left(
         self, split: str, reader: PromptReader, ratio: Optional[float]
