@@ -1,5 +1,6 @@
 """Task `selfcp`: a response to a query about a prompt."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,8 @@ from pet_fairseq.selfcp.segments import (
     memory_length,
 )
 from pet_fairseq.selfcp.vocabulary import CUE
+
+logger = logging.getLogger(__name__)
 
 READ_AT_ONCE = 8  # prompts, before a training
 BLANKS = (SPACE, "\u0120")  # a space alone, in pieces of SentencePiece and of bytes
@@ -293,8 +296,14 @@ class SelfCpTask(AllSentences):
         dataset = self.dataset(split)
         positions, device = reader.inner.max_positions(), reader.memory_tag.device
         end = torch.tensor([self.dictionary.eos()])
-        for i, (query, prompt, after) in enumerate(dataset.lengths()):
-            if reader.thins_out and query + prompt + after > positions:
+        lengths = list(dataset.lengths())
+        long = {i for i, of_one in enumerate(lengths) if sum(of_one) > positions}
+        if reader.thins_out and long:
+            logger.info(
+                f"reading {len(long):,} long records of {split}, to see how much of them is left"
+            )
+        for i, (query, prompt, after) in enumerate(lengths):
+            if reader.thins_out and i in long:
                 record = dataset[i]
                 head = torch.cat([end, record["query"].long()]).to(device)
                 text = record["prompt"].long().to(device)

@@ -420,12 +420,23 @@ def find_what_fits(task, model, split, draw):
 
 
 @pytest.mark.parametrize("strategy", ["perplexity", "perplexity_equal"])
-def test_thinned_out_prompts_are_read_before_the_first_epoch(strategy, data, tmp_path):
+def test_thinned_out_prompts_are_read_before_the_first_epoch(strategy, data, tmp_path, caplog):
     """How much is left of them is known when the backbone has read them."""
     path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
     cfg = SelfCpConfig(backbone_path=path, window=9, prompt_strategy=strategy, memory_ratio=3)
     task = make_task(tmp_path, valid_subset="test")
-    find_what_fits(task, SelfCpModel.build_model(cfg, task).eval(), "test", lambda sample: {})
+    model = SelfCpModel.build_model(cfg, task).eval()
+    find_what_fits(task, model, "test", lambda sample: {})
+    caplog.clear()
+    long = sum(sum(lengths) > 30 for lengths in task.dataset("test").lengths())
+    model.decoder.inner.max_target_positions = 30
+    caplog.set_level("INFO")
+    task.begin_epoch(1, model)
+    assert long and f"reading {long} long records of test, to see how much" in caplog.text
+    caplog.clear()
+    model.decoder.inner.max_target_positions = 100
+    task.begin_epoch(1, model)
+    assert "long records" not in caplog.text
 
 
 @pytest.mark.parametrize("ratios", ["", "3,3"])
