@@ -116,7 +116,8 @@ check_files() {
   if [ -f "$out/raw/files" ]; then # older versions did not write it
     made=$(cat "$out/raw/files")
     [ "${files[*]}" = "$made" ] ||
-      die "$FROM: ${files[*]} would be read, but $out was made of $made; give another OUT or remove it"
+      die "$FROM: ${files[*]} would be read, but $out was made of $made; give another OUT or" \
+        "remove it"
   fi
   for name in "${files[@]}"; do
     file=$out/download/$name
