@@ -85,6 +85,10 @@ class UnavailableCheckpointError(UserError):
     """A checkpoint that may be whole, but cannot be read now: of memory or of permission."""
 
 
+class TooLongError(UserError):
+    """A text that a model has too few positions for, if it is read as the options say."""
+
+
 # what fairseq's trainer replaces by a general error while it loads a checkpoint
 HIDDEN = (UserError, RuntimeError, KeyError)
 

@@ -104,16 +104,24 @@ raw() {
   done
   run rm -rf "$new"
   run python3 "$ROOT/examples/glue/formats.py" "$task" "$new" "${files[@]/#/$out/download/}"
+  write "$new/files" echo "${files[*]}"
   write "$new/task" echo "$task"
   run mv "$new" "$out/raw"
 }
 
 # stop if FROM has other files than those that OUT was made of
 check_files() {
-  local file name
-  for file in "$out"/download/*; do
-    name=${file##*/}
-    [ ! -f "$FROM/$name" ] || cmp -s "$FROM/$name" "$file" ||
+  local files name file made
+  choose
+  if [ -f "$out/raw/files" ]; then # older versions did not write it
+    made=$(cat "$out/raw/files")
+    [ "${files[*]}" = "$made" ] ||
+      die "$FROM: ${files[*]} would be read, but $out was made of $made; give another OUT or" \
+        "remove it"
+  fi
+  for name in "${files[@]}"; do
+    file=$out/download/$name
+    [ ! -d "$out/download" ] || cmp -s "$FROM/$name" "$file" ||
       die "$FROM/$name: not the file that $out was made of; give another OUT or remove it"
   done
 }

@@ -22,7 +22,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 
 import pet_fairseq  # noqa: F401  (registers --arch selfcp)
-from pet_fairseq.errors import UserError, message_of
+from pet_fairseq.errors import TooLongError, UserError, message_of
 from pet_fairseq.files import read_text
 from pet_fairseq.markdown import table
 from pet_fairseq.predict.text import build_text_of, find_subword_file, options_of_text
@@ -114,19 +114,20 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=40, help="the most tokens of an answer")
     args = parser.parse_args()
     rows = []
-    refused = UserError("--ways: give one or more")
     for way in args.ways:
         try:
             answer = ask_in_own_process(args, way)
-        except UserError as error:  # such as `full` without positions for it
-            refused = error
-            print(f"{way}: no answer: {message_of(error)}", file=sys.stderr)
+        except TooLongError as error:
+            print(f"{way}: no answer: {error}", file=sys.stderr)
             continue
         print(f"{way}: {answer.text}", flush=True)
         seconds = (f"{answer.first_word:.2f}", f"{answer.each_word:.3f}")
         rows.append([way, f"{answer.read:,}", *seconds, f"{answer.peak / MEGABYTE:,.0f}"])
     if not rows:
-        raise refused
+        raise UserError(
+            "--ways: none of them fits into the model's positions; give others, such as concat, or "
+            "a smaller --window"
+        )
     header = ["way", "read", "s to the first word", "s for each further word", "peak MB"]
     print(f"\n{table(header, rows)}", end="")
 

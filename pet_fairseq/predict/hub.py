@@ -130,6 +130,7 @@ class CompletedLines(GeneratorHubInterface):
     """fairseq's interface for a task that puts text around each line."""
 
     def encode(self, sentence: str) -> Tensor:
+        self.task.encode_template(lambda text: self.apply_bpe(self.tokenize(text)))
         return super().encode(self.task.complete_line(sentence))
 
 

@@ -12,7 +12,7 @@ from fairseq.models import FairseqEncoder
 from fairseq.modules.checkpoint_activations import unwrap_checkpoint
 from torch import Tensor, nn
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import TooLongError, UserError
 from pet_fairseq.nn.low_rank import LowRankUpdates, attention_maps
 from pet_fairseq.nn.prefill import prefill, read_on
 from pet_fairseq.selfcp.connector import make_connector, rarest_word
@@ -68,7 +68,7 @@ class Compressor(FairseqEncoder):
         Returns:
             m x C for each text, from one padded batch if --max-compressor-tokens allows.
         Raises:
-            UserError: a text and its tags are longer than the model has positions.
+            TooLongError: a text and its tags are longer than the model has positions.
         """
         lengths = [sum(map(len, parts)) + m for parts, m in zip(texts, numbers)]
         memories: dict[int, Tensor] = {}
@@ -146,13 +146,13 @@ class Compressor(FairseqEncoder):
         return join_parts(sequences, self.dictionary.pad(), self.dictionary.unk())
 
     def check_length(self, inputs: MixedInput, more: int = 0) -> None:
-        """Raise UserError if the model has no positions for the longest sequence and `more`."""
+        """Raise TooLongError if the model has no positions for the longest sequence and `more`."""
         if inputs.tokens.size(1) + more <= self.inner.max_positions():
             return  # known without waiting for the device
         self.check_positions(int(inputs.lengths.max()) + more)
 
     def check_positions(self, longest: int) -> None:
-        """Raise UserError if the model has no positions for a sequence of this many tokens."""
+        """Raise TooLongError if the model has no positions for a sequence of this many tokens."""
         positions = self.inner.max_positions()
         if longest <= positions:
             return
@@ -160,7 +160,7 @@ class Compressor(FairseqEncoder):
         if self.cfg.prompt_strategy == "full":
             option, remedy = "--prompt-strategy full", "a strategy that reads less"
         shots = ", or fewer --shots" if self.cfg.bank else ""
-        raise UserError(
+        raise TooLongError(
             f"{option}: query, prompt and memory come to {longest} tokens, but the backbone "
             f"has {positions} positions; give {remedy} or shorter queries{shots}"
         )

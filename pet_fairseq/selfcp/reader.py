@@ -8,7 +8,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import TooLongError, UserError
 from pet_fairseq.nn.hooks import forward_hooks
 from pet_fairseq.nn.prefill import prefill
 from pet_fairseq.selfcp.bank.bank import Bank
@@ -225,11 +225,11 @@ class PromptReader(Compressor):
         Where the model has no positions for all tokens kept before, it sees the last of them.
 
         Raises:
-            UserError: the query alone leaves no position.
+            TooLongError: the query alone leaves no position.
         """
         room = self.inner.max_positions() - len(query)
         if room < 1:
-            raise UserError(
+            raise TooLongError(
                 f"--prompt-strategy {self.cfg.prompt_strategy}: a query has {len(query)} tokens, "
                 f"and the backbone {self.inner.max_positions()} positions; give shorter queries"
             )

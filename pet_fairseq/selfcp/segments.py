@@ -24,7 +24,8 @@ STRATEGIES = (
     *("recursive", "truncate", "truncate_latter", "perplexity", "full"),  # baselines
     *EQUAL_BUDGET,
 )
-WITHOUT_MEMORY = ("truncate", "truncate_latter", "perplexity", "full", *EQUAL_BUDGET)
+AT_ANY_RATIO = ("truncate", "truncate_latter", "perplexity", "full")  # they read the same
+WITHOUT_MEMORY = (*AT_ANY_RATIO, *EQUAL_BUDGET)
 SEGMENTS_FROM = ("own", "other")  # the prompt whose segments become a prompt's memory
 
 

@@ -1,5 +1,6 @@
 """Task `selfcp`: a response to a query about a prompt."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from omegaconf import II, open_dict
 from torch import Tensor
 
 from pet_fairseq.all_sentences import AllSentences
+from pet_fairseq.byte_pieces import SPACE
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.checkpoints.loading import build_from_state, even_steps
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -28,10 +30,18 @@ from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record, read_template
 from pet_fairseq.selfcp.reader import PromptReader
-from pet_fairseq.selfcp.segments import SEGMENTS_FROM, WITHOUT_MEMORY, memory_length
+from pet_fairseq.selfcp.segments import (
+    AT_ANY_RATIO,
+    SEGMENTS_FROM,
+    WITHOUT_MEMORY,
+    memory_length,
+)
 from pet_fairseq.selfcp.vocabulary import CUE
 
+logger = logging.getLogger(__name__)
+
 READ_AT_ONCE = 8  # prompts, before a training
+BLANKS = (SPACE, "\u0120")  # a space alone, in pieces of SentencePiece and of bytes
 
 
 class Draws(NamedTuple):
@@ -133,7 +143,7 @@ class SelfCpTask(AllSentences):
         self.ratios = read_range(cfg.memory_ratio_range)
         self.cue = read_cue(Path(cfg.data, CUE), dictionary)
         self.template = read_template(Path(cfg.data))
-        self.starts_in_template = 0  # how many <s> the text in front of a query has in tokens
+        self.template_tokens: list[int] = []  # of the text in front of a query, once encoded
         self.epoch = 1
 
     @classmethod
@@ -250,19 +260,31 @@ class SelfCpTask(AllSentences):
         Args:
             ratio: as for `positions_needed`.
         """
-        if split not in self.datasets:  # with --disable-validation
+        if split not in self.datasets:  # not loaded, as with --disable-validation
             return
         positions = reader.inner.max_positions()
         for lengths in self._lengths_left(split, reader, ratio):
             needed = reader.positions_needed(*lengths, ratio)
             if needed > positions:
-                at = f"at a memory ratio of {ratio:g}" if ratio else "at any memory ratio"
-                larger = "a larger ratio, " if ratio else ""
+                at, remedy = self._remedy(option, reader, ratio)
                 raise UserError(
-                    f"{option} {split}: {at} a query, its prompt and response come to {needed} "
-                    f"tokens, but the backbone has {positions} positions; give {larger}a smaller "
-                    "--window or shorter records"
+                    f"{option} {split}: a query, its prompt and response come to {needed} tokens"
+                    f"{at}, but the backbone has {positions} positions; give {remedy}"
                 )
+
+    def _remedy(self, option: str, reader: PromptReader, ratio: Optional[float]) -> tuple[str, str]:
+        """At which ratio a record does not fit, and what to give in place of what was given."""
+        strategy = reader.cfg.prompt_strategy
+        if strategy == "full":
+            return "", "a --prompt-strategy that reads less or shorter records"
+        remedy = "a smaller --window or shorter records"
+        if strategy in AT_ANY_RATIO:
+            return "", remedy
+        if ratio is None:
+            return " at any memory ratio", remedy
+        of_range = option == "--train-subset" and self.ratios is not None
+        given = "the least of --memory-ratio-range," if of_range else "--memory-ratio"
+        return f" at {given} {ratio:g}", f"a larger ratio, {remedy}"
 
     def _lengths_left(
         self, split: str, reader: PromptReader, ratio: Optional[float]
@@ -274,8 +296,14 @@ class SelfCpTask(AllSentences):
         dataset = self.dataset(split)
         positions, device = reader.inner.max_positions(), reader.memory_tag.device
         end = torch.tensor([self.dictionary.eos()])
-        for i, (query, prompt, after) in enumerate(dataset.lengths()):
-            if reader.thins_out and query + prompt + after > positions:
+        lengths = list(dataset.lengths())
+        long = {i for i, of_one in enumerate(lengths) if sum(of_one) > positions}
+        if reader.thins_out and long:
+            logger.info(
+                f"reading {len(long):,} long records of {split}, to see how much of them is left"
+            )
+        for i, (query, prompt, after) in enumerate(lengths):
+            if reader.thins_out and i in long:
                 record = dataset[i]
                 head = torch.cat([end, record["query"].long()]).to(device)
                 text = record["prompt"].long().to(device)
@@ -305,13 +333,17 @@ class SelfCpTask(AllSentences):
             return f"{before}{symbol}{self.template.between}{line}"
         return before + line
 
+    def encode_template(self, encode_fn: Callable[[str], str]) -> None:
+        """Note the tokens of the text in front of each query."""
+        before = encode_fn(self.template.before)
+        tokens = self.dictionary.encode_line(before, add_if_not_exist=False, append_eos=False)
+        self.template_tokens = tokens.tolist()
+
     def get_interactive_tokens_and_lengths(
         self, lines: list[str], encode_fn: Callable[[str], str]
     ) -> tuple[list[Tensor], list[int]]:
         """As fairseq's, of completed lines: a query is tokenized with the text in front of it."""
-        before = encode_fn(self.template.before)
-        tokens = self.dictionary.encode_line(before, add_if_not_exist=False)
-        self.starts_in_template = int(tokens.eq(self.dictionary.bos()).sum())
+        self.encode_template(encode_fn)
         completed = list(map(self.complete_line, lines))
         return super().get_interactive_tokens_and_lengths(completed, encode_fn)
 
@@ -329,10 +361,8 @@ class SelfCpTask(AllSentences):
                 f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary; give a word of "
                 "it that no text has, such as <|endoftext|> where the tokenizer has that"
             )
-        # what "query <prompt> text" has before the symbol: of SentencePiece, and of bytes, unless
-        # queries of the data may end so
-        names = ("\u2581",) if self.template.before.endswith(" ") else ("\u2581", "\u0120")
-        blanks = {self.dictionary.index(name) for name in names} - {self.dictionary.unk()}
+        # what "query <prompt> text" has before the symbol
+        blanks = {self.dictionary.index(name) for name in BLANKS} - {self.dictionary.unk()}
         pairs = []
         for tokens in src_tokens:
             if len(tokens) and tokens[-1] == self.dictionary.eos():  # a chat's text may hold more
@@ -340,7 +370,8 @@ class SelfCpTask(AllSentences):
             if not tokens.eq(symbol).any():
                 tokens = torch.cat([tokens.new_tensor([symbol]), tokens])  # all is prompt
             query, prompt = split_at(tokens, symbol)
-            if len(query) and int(query[-1]) in blanks:
+            ends_in_blank = len(query) > 0 and int(query[-1]) in blanks
+            if ends_in_blank and query.tolist() != self.template_tokens:
                 query = query[:-1]
             pairs.append((query, prompt))
         queries, prompts = (Texts(list(side)) for side in zip(*pairs))
@@ -369,7 +400,7 @@ class SelfCpTask(AllSentences):
             UserError: a line has more of them.
         """
         starts = src_tokens.eq(self.dictionary.bos()).int()
-        ending = self.starts_in_template + 1
+        ending = self.template_tokens.count(self.dictionary.bos()) + 1
         if starts.sum(dim=1).max() > ending:
             raise UserError(
                 "input: a line has <s> in its text, and fairseq-interactive does not say where the "

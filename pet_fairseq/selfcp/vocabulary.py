@@ -11,6 +11,7 @@ import numpy as np
 import sentencepiece
 from fairseq.data import Dictionary
 
+from pet_fairseq.byte_pieces import SPACE
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.tokenizer_file import (
@@ -28,7 +29,6 @@ VOCAB_SIZE = 8000
 SAMPLE = 200_000  # lines that SentencePiece learns from, drawn at random
 SAMPLE_LINE = 300  # characters; SentencePiece leaves out lines of more than 4,192 bytes
 ALWAYS = "".join(map(chr, range(33, 127)))  # ASCII's characters are pieces, met or not
-SPACE = "\u2581"  # in the pieces of SentencePiece and of tokenizers like it
 NEXT_LINE = "\x85"  # white space to Python and so to fairseq, but a character to SentencePiece
 ENCODED_AT_ONCE = 1_000_000  # characters of a text
 

@@ -95,6 +95,21 @@ def test_a_document(folder, tmp_path):  # noqa: F811
     assert "| truncate_equal |" in long.output and "| full |" not in long.output
 
 
+@pytest.mark.slow
+@pytest.mark.cold
+def test_a_document_that_no_way_reads(folder, tmp_path):  # noqa: F811
+    """Another way is tried where positions are too few, but not where all ways would fail."""
+    (tmp_path / "long").write_text((folder / "text").read_text())
+    script = ("python", REPO / "examples/long_prompts/ask.py")
+    options = (tmp_path / "long", "good or bad", "--data", folder, "--window", "4")
+    full = run(*script, folder / "selfcp.pt", *options, "--ways", "full", check=False)
+    assert full.status and "full: no answer: --prompt-strategy full: " in full.output
+    assert full.output.splitlines()[-1].startswith("ask.py: error: --ways: none of them fits")
+    wrong = run(*script, folder / "dict.txt", *options, check=False)
+    assert wrong.status and wrong.output.count(f"{folder}/dict.txt") == 1
+    assert wrong.output.splitlines()[-1].startswith("ask.py: error: ")
+
+
 def segment_memory(tokens, longest, ratio):
     """The memory tokens of each segment of a text that is cut evenly."""
     number = -(-tokens // longest)

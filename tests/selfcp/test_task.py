@@ -1,6 +1,7 @@
 """Task and data set: what is in a batch, and what training draws."""
 
 import random
+import re
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -373,6 +374,7 @@ def test_a_validation_set_that_does_not_fit_is_refused_before_the_first_epoch(da
     path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
     lengths = [tuple(map(len, record)) for record in zip(*data["test"].values())]
     most = max(1 + query + max(prompt + 2 + response, 0) for query, prompt, response in lengths)
+    refused = f"^--valid-subset test: .* come to {most} tokens at --memory-ratio 12, but"
     for positions in (most, most - 1):
         task = make_task(tmp_path, valid_subset="valid1,test")
         model = SelfCpModel.build_model(SelfCpConfig(backbone_path=path, window=31), task)
@@ -384,7 +386,7 @@ def test_a_validation_set_that_does_not_fit_is_refused_before_the_first_epoch(da
         if positions == most:
             task.begin_epoch(1, model)
             continue
-        with pytest.raises(UserError, match=f"^--valid-subset test: .* come to {most} tokens, but"):
+        with pytest.raises(UserError, match=refused):
             task.begin_epoch(1, model)
 
 
@@ -418,12 +420,23 @@ def find_what_fits(task, model, split, draw):
 
 
 @pytest.mark.parametrize("strategy", ["perplexity", "perplexity_equal"])
-def test_thinned_out_prompts_are_read_before_the_first_epoch(strategy, data, tmp_path):
+def test_thinned_out_prompts_are_read_before_the_first_epoch(strategy, data, tmp_path, caplog):
     """How much is left of them is known when the backbone has read them."""
     path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
     cfg = SelfCpConfig(backbone_path=path, window=9, prompt_strategy=strategy, memory_ratio=3)
     task = make_task(tmp_path, valid_subset="test")
-    find_what_fits(task, SelfCpModel.build_model(cfg, task).eval(), "test", lambda sample: {})
+    model = SelfCpModel.build_model(cfg, task).eval()
+    find_what_fits(task, model, "test", lambda sample: {})
+    caplog.clear()
+    long = sum(sum(lengths) > 30 for lengths in task.dataset("test").lengths())
+    model.decoder.inner.max_target_positions = 30
+    caplog.set_level("INFO")
+    task.begin_epoch(1, model)
+    assert long and f"reading {long} long records of test, to see how much" in caplog.text
+    caplog.clear()
+    model.decoder.inner.max_target_positions = 100
+    task.begin_epoch(1, model)
+    assert "long records" not in caplog.text
 
 
 @pytest.mark.parametrize("ratios", ["", "3,3"])
@@ -437,6 +450,35 @@ def test_a_training_set_that_does_not_fit_is_refused_before_the_first_epoch(
     task = make_task(tmp_path, train_subset="train", memory_ratio_range=ratios)
     model = SelfCpModel.build_model(cfg, task)
     find_what_fits(task, model, "train", lambda sample: task._draws(sample, epoch=1))
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("ratios", ["", "3,5"])
+@pytest.mark.parametrize(
+    ("strategy", "raised", "counts"),
+    [("former", True, True), ("truncate_equal", False, True), ("perplexity_equal", False, True)]
+    + [(name, False, False) for name in ("truncate", "truncate_latter", "perplexity", "full")],
+)
+def test_the_refusal_names_what_would_help(strategy, raised, counts, ratios, split, data, tmp_path):
+    path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
+    cfg = SelfCpConfig(backbone_path=path, window=14, prompt_strategy=strategy, memory_ratio=4)
+    task = make_task(tmp_path, train_subset="train", valid_subset="test", memory_ratio_range=ratios)
+    model = SelfCpModel.build_model(cfg, task)
+    task.load_dataset(split)
+    model.decoder.inner.max_target_positions = 8
+    drawn = ratios and split == "train"
+    at = " at the least of --memory-ratio-range, 3" if drawn else " at --memory-ratio 4"
+    at = " at any memory ratio" if drawn and raised else at
+    larger = "a larger ratio, " if not (drawn and raised) else ""
+    remedy = f"{larger if counts else ''}a smaller --window or shorter records"
+    if strategy == "full":
+        remedy = "a --prompt-strategy that reads less or shorter records"
+    with pytest.raises(UserError) as refused:
+        task.begin_epoch(1, model)
+    said = (
+        rf"--\w+-subset {split}: .* come to \d+ tokens{at if counts else ''}, but .*; give {remedy}"
+    )
+    assert re.fullmatch(said, str(refused.value))
 
 
 @pytest.mark.parametrize(

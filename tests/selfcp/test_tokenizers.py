@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 pytest.importorskip("safetensors")
 pytest.importorskip("tokenizers")
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.bpe import TokenizerJson, TokenizerJsonConfig
 from pet_fairseq.huggingface.importer import import_model
+from pet_fairseq.predict.hub import CompletedLines
 from pet_fairseq.selfcp.binarise import make_prompts
 from pet_fairseq.selfcp.choose import encode
 from pet_fairseq.selfcp.prompts import Template, read_chat_template
@@ -97,7 +99,11 @@ def test_text_around_the_parts(model, records, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "before, space", [("", ""), ("", " "), ("<|start|>f a", " "), ("b\nc", " "), ("b\nc ", "")]
+    "before, space",
+    [
+        *[("", ""), ("", " "), ("<|start|>f a", " "), ("b\nc", " ")],
+        *[("b\nc ", ""), ("b\nc ", " "), ("a: ", " ")],
+    ],
 )
 @pytest.mark.parametrize("kind", ["tokenizer", "sentencepiece"])
 def test_lines_of_interactive_are_read_as_records(kind, before, space, model, tmp_path):
@@ -125,6 +131,19 @@ def test_lines_of_interactive_are_read_as_records(kind, before, space, model, tm
         for name in ("src_tokens", "query_lengths"):
             found, expected = (data.collater([data[i]])["net_input"] for data in (asked, trained))
             assert found[name].tolist() == expected[name].tolist()
+    noted, task.template_tokens = task.template_tokens, []
+    assert [t.tolist() for t in map(hub_of(task, bpe).encode, lines)] == [
+        t.tolist() for t in tokens
+    ]
+    assert task.template_tokens == noted
+
+
+def hub_of(task, bpe):
+    """The interface of `from_pretrained`, without a model."""
+    hub = CompletedLines.__new__(CompletedLines)
+    torch.nn.Module.__init__(hub)
+    hub.task, hub.src_dict, hub.tokenizer, hub.bpe = task, task.dictionary, None, bpe
+    return hub
 
 
 def test_a_tokenizer_that_puts_a_space_before_every_text(tmp_path):

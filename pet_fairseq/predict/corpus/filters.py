@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
+from pet_fairseq.byte_pieces import SPACE
 from pet_fairseq.predict.bad_lines import Bad
 
 LONGEST_NGRAM = 4  # pieces of an n-gram whose repetition is looked for
 MOST_REPEATS = 5  # how often an n-gram may stand in a row
 FEW = 10  # pieces: up to this length any other side will do
-MARKS = ("@@", "\u2581")  # of pieces, which the two sides of a copy may have at other places
+MARKS = ("@@", SPACE)  # of pieces, which the two sides of a copy may have at other places
 
 
 class Rules(NamedTuple):

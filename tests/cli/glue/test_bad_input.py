@@ -1,5 +1,7 @@
 """What examples/glue/prepare.sh refuses, and the little that it leaves out."""
 
+import gzip
+
 import pytest
 
 from tests.cli.glue.tables import RECIPE, draw_rows, hold_out, is_raw, pack, pair, rte_xml, table
@@ -136,6 +138,20 @@ def test_tables_that_have_changed(env, tmp_path):
     (tmp_path / "train.tsv").write_text(f"sentence\tlabel\n{rows}new\tc1\n")
     result = sh(*own, check=False, **env, STAGES="raw")
     refuses(result, "train.tsv: not the file that", "another OUT")
+    (tmp_path / "train.tsv").write_text(f"sentence\tlabel\n{rows}")
+    (tmp_path / "test.tsv").write_text(f"sentence\tlabel\n{rows}")
+    result = sh(*own, check=False, **env, STAGES="raw")
+    refuses(
+        result, "test.tsv would be read, but", "was made of train.tsv dev.tsv; give another OUT"
+    )
+    (tmp_path / "test.tsv").unlink()
+    assert "raw: done before" in sh(*own, **env, STAGES="raw").stdout
+    for name in ("train", "dev"):
+        text = (tmp_path / f"{name}.tsv").read_text() + "new\tc1\n"
+        (tmp_path / f"{name}.tsv.gz").write_bytes(gzip.compress(text.encode()))
+        (tmp_path / f"{name}.tsv").unlink()
+    result = sh(*own, check=False, **env, STAGES="raw")
+    refuses(result, "train.tsv.gz dev.tsv.gz would be read, but", "another OUT")
 
 
 def test_bad_raw_text(env, tmp_path):
