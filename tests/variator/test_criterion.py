@@ -33,6 +33,8 @@ NORMS = {
         "no_decoder_final_norm": True,
     },
 }
+SIZES = {"layers": 2, "attention_heads": 2, "embed_dim": 16, "ffn_embed_dim": 24}
+SMALL = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in SIZES.items()}
 
 
 @pytest.fixture
@@ -92,10 +94,7 @@ def test_distance_is_that_of_the_outputs(norms, task, tmp_path):
 @pytest.mark.parametrize("full_context", [False, True])
 def test_distance_around_a_transformer_with_alignments(full_context, task, tmp_path):
     """Its decoder may run once more, for alignments, and see the next words; that counts not."""
-    options = {"alignment_layer": 1, "full_context_alignment": full_context}
-    for stack in ("encoder", "decoder"):
-        options |= {f"{stack}_layers": 2, f"{stack}_attention_heads": 2}
-        options |= {f"{stack}_embed_dim": 16, f"{stack}_ffn_embed_dim": 24}
+    options = {**SMALL, "alignment_layer": 1, "full_context_alignment": full_context}
     path = save_model(tmp_path / "b.pt", task, "transformer_align", **options)
     model = make_variator(task, path, compression_ratio=3).double()
     lengths = [3, 7, 2, 6]
@@ -110,10 +109,7 @@ def test_distance_around_a_transformer_with_alignments(full_context, task, tmp_p
 def test_distance_around_a_model_with_language_tokens(side, task, tmp_path):
     """In the encoder they are positions as others; the decoder's are none that is asked for."""
     words = {"source_prefix": "w3 w1", "source_end": "</s> w2", "decoder_start": "</s> w4 w5"}
-    options = {**NORMS["pre-norm"], **words}
-    for stack in ("encoder", "decoder"):
-        options |= {f"{stack}_layers": 2, f"{stack}_attention_heads": 2}
-        options |= {f"{stack}_embed_dim": 16, f"{stack}_ffn_embed_dim": 24}
+    options = {**SMALL, **NORMS["pre-norm"], **words}
     path = save_model(tmp_path / "b.pt", task, "bilingual_transformer", **options)
     model = make_variator(task, path, compression_ratio=3).double()
     lengths = [3, 7, 2, 6]
