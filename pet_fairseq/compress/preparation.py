@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.checkpoints.dictionaries import dictionary_of, first_folder, trained_languages
-from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint, find_trained
+from pet_fairseq.checkpoints.loading import (
+    CHECKPOINT,
+    find_checkpoint,
+    find_trained,
+    why_no_checkpoint,
+)
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import is_multilingual
@@ -164,8 +169,8 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
             return engine_stage(given, given.engine)
         if file is None and (path / CONFIG).is_file():
             return import_stage(given)
-        if file is None and (trained := find_trained(path)):
-            raise UserError(f"{TEACHER} {path}: is a folder of trained checkpoints; give {trained}")
+        if file is None and find_trained(path):
+            raise UserError(f"{TEACHER} {path}: {why_no_checkpoint(path)}")
         if file is None:
             raise UserError(
                 f"{TEACHER} {path}: has neither a checkpoint nor {CONFIG}; give a checkpoint, a "
