@@ -97,12 +97,7 @@ def check_size_options(size: Size) -> None:
 
 
 def check_wanted(teacher: Teacher, size: Size) -> None:
-    """Check the size that the user wants.
-
-    Raises:
-        UserError: as `check_size_options`; or it is not smaller than the teacher's in int8.
-    """
-    check_size_options(size)
+    """Raise UserError for a size in megabytes that is not below the teacher's in int8."""
     if size.megabytes is None or teacher.int8_bytes is None:
         return
     limit = teacher.int8_bytes / MEGABYTE
