@@ -53,8 +53,9 @@ def add_glue_options(parser: argparse.ArgumentParser) -> None:
         ("--raw-updates", "plugins_raw", f"{many} train them on raw text before"),
         ("--model-updates", "model_task", f"{many} fine-tune the model"),
         ("--max-tokens", "model_task", "the largest number of tokens in a batch of the task"),
+        ("--raw-max-tokens", "plugins_raw", "the same of raw text, for plugins and competitors"),
     ):
-        field = "max_tokens" if option == "--max-tokens" else "updates"
+        field = "max_tokens" if option.endswith("max-tokens") else "updates"
         usual, with_bert = (getattr(known[schedule], field) for known in (others, of_bert))
         parser.add_argument(
             option,
@@ -81,7 +82,7 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
             cannot be used or has other words than the data, --first-steps without a model, or a
             task of one's own whose data are not there.
     """
-    names = ("updates", "raw_updates", "model_updates", "max_tokens")
+    names = ("updates", "raw_updates", "model_updates", "max_tokens", "raw_max_tokens")
     check_positive(**given(**{name: getattr(args, name) for name in names}))
     base = place.base / place.name / args.task
     folder = place.data or base / "data"
@@ -132,7 +133,7 @@ def count_classes(task: str, folder: Path) -> int:
 def with_lengths(settings: Settings, args: argparse.Namespace) -> Settings:
     """The settings with the updates and tokens that the user gives."""
     on_task = given(max_tokens=args.max_tokens, updates=args.updates)
-    on_raw = given(updates=args.raw_updates)
+    on_raw = given(max_tokens=args.raw_max_tokens, updates=args.raw_updates)
     return settings.changed(
         model_task=given(max_tokens=args.max_tokens, updates=args.model_updates),
         plugins_raw=on_raw,

@@ -207,17 +207,23 @@ def test_glue_from_a_bert(tmp_path):
     assert [s.option("--max-update") for s in trainings(found)] == ["90", "50", "70"]
     assert {s.option("--max-tokens") for s in trainings(found)} == {"1024"}
     rows = ("--rows", "k4", "first_3", "token_pruning")
-    found = stages("glue", tmp_path, "--task", "sst2", *bert, "--max-tokens", "8192", *rows)
-    sizes = {s.name: s.option("--max-tokens") for s in trainings(found)}
-    on_task = dict.fromkeys(("backbone", "k4", "first_3", "token_pruning"), "8192")
-    assert sizes == on_task | {"step1.k4": "1024", "step1.first_3": "1024"}
+    on_task = ("backbone", "k4", "first_3", "token_pruning")
+    for option, of_task, of_raw in (
+        ("--max-tokens", "8192", "1024"),
+        ("--raw-max-tokens", "1024", "8192"),
+    ):
+        found = stages("glue", tmp_path, "--task", "sst2", *bert, option, "8192", *rows)
+        sizes = {s.name: s.option("--max-tokens") for s in trainings(found)}
+        on_raw = {"step1.k4": of_raw, "step1.first_3": of_raw}
+        assert sizes == dict.fromkeys(on_task, of_task) | on_raw
     assert {found[name].option("--max-positions") for name in on_task} == {"16"}  # the model's
     with pytest.raises(UserError, match="--bert: is an encoder; give --form classes"):
         stages("glue", tmp_path, "--task", "rte", *bert, "--form", "text")
     with pytest.raises(UserError, match="--bert none/model_options: no such file; make it by"):
         stages("glue", tmp_path, "--task", "rte", "--bert", "none")
     # 0 updates would train without end
-    for option in ("--updates", "--raw-updates", "--model-updates", "--max-tokens"):
+    numbers = ("--updates", "--raw-updates", "--model-updates", "--max-tokens", "--raw-max-tokens")
+    for option in numbers:
         with pytest.raises(UserError, match=f"{option} 0: give 1 or more"):
             stages("glue", tmp_path, "--task", "rte", *bert, option, "0")
 
