@@ -13,6 +13,8 @@ from pet_fairseq.nn.layers import STACKS
 
 # options of the tasks that train one model on several languages
 LANGUAGE_LISTS = ("lang_pairs", "langs")
+# those of which a model of one pair can be made
+MULTILINGUAL_TASKS = ("translation_multi_simple_epoch", "translation_from_pretrained_bart")
 
 
 def check_translation_model(state: dict, path: str, option: str) -> None:
@@ -43,11 +45,22 @@ def check_translation_model(state: dict, path: str, option: str) -> None:
 def check_one_language_pair(state: dict, path: str, option: str) -> None:
     """Raise UserError if a model was trained on several pairs of languages."""
     task = state["cfg"].task
-    if is_multilingual(task):
+    if not is_multilingual(task):
+        return
+    check_multilingual_task(task, path, option)
+    raise UserError(
+        f"{option} {path}: a multilingual model (trained with --task {task._name}); make one of a "
+        "single pair of it first: pet-fairseq bilingual CHECKPOINT --source-lang LANG "
+        "--target-lang LANG --out FOLDER"
+    )
+
+
+def check_multilingual_task(task: Union[DictConfig, Namespace], path: str, option: str) -> None:
+    """Raise UserError for a task of whose models none of one pair of languages can be made."""
+    if task._name not in MULTILINGUAL_TASKS:
         raise UserError(
-            f"{option} {path}: a multilingual model (trained with --task {task._name}); make one "
-            "of a single pair of it first: pet-fairseq bilingual CHECKPOINT --source-lang LANG "
-            "--target-lang LANG --out FOLDER"
+            f"{option} {path}: was trained with --task {task._name}; of the multilingual tasks "
+            f"only {' and '.join(MULTILINGUAL_TASKS)} are supported"
         )
 
 

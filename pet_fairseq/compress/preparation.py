@@ -42,7 +42,12 @@ from pet_fairseq.devices import gpu_count, half_precision
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
-from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
+from pet_fairseq.multilingual.bilingual import (
+    check_languages,
+    check_trained,
+    known_languages,
+    write_bilingual,
+)
 from pet_fairseq.predict.corpus.shards import SUMMARY
 from pet_fairseq.predict.corpus.text import TextReader
 from pet_fairseq.predict.exported import MISSING, has_ctranslate2, read_vocabularies
@@ -178,13 +183,17 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
                 "of CTranslate2"
             )
         path = file
-    if given.languages is None:
-        return (), path
     cfg = load_options(str(path), TEACHER)
     if not is_multilingual(cfg.task):
-        check_pair(cfg.task, path, given.languages)
+        if given.languages is not None:
+            check_pair(cfg.task, path, given.languages)
         return (), path
-    check_trained(cfg, str(path))
+    check_trained(cfg, str(path), TEACHER)
+    if given.languages is None:
+        raise UserError(
+            f"{TEACHER} {path}: a multilingual model, of {', '.join(known_languages(cfg.task))}; "
+            "give --source-lang and --target-lang"
+        )
     check_languages(cfg.task, str(path), *given.languages)
     folder = given.layout.bilingual
     arguments = {"path": str(path), "source_lang": given.languages[0], "out": folder}

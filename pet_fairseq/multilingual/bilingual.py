@@ -16,12 +16,12 @@ from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import around_data, copy_subword_files
+from pet_fairseq.checkpoints.translation_checks import check_multilingual_task
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language, trained_tokens
 from pet_fairseq.nn.architectures import architecture_name, model_class
 
-TASKS = ("translation_multi_simple_epoch", "translation_from_pretrained_bart")
 # task options of a bilingual model that its multilingual training set
 KEPT = ("left_pad_source", "left_pad_target", "max_source_positions", "max_target_positions")
 
@@ -36,7 +36,7 @@ def write_bilingual(
     pair: the tokens stand at the dictionaries' end, so that its numbers stay right.
 
     Args:
-        path: a checkpoint of one of TASKS.
+        path: a checkpoint of one of MULTILINGUAL_TASKS.
         data: the folder with its dictionaries, None for the one that the checkpoint names.
     Raises:
         UserError: a checkpoint of another task or architecture, a language that it does not know,
@@ -101,17 +101,17 @@ def link_data(data: Path, source_lang: str, target_lang: str, folder: Path) -> l
     return sorted(sets)
 
 
-def check_trained(cfg: DictConfig, path: str) -> None:
-    """Raise UserError if a checkpoint of these options cannot be read as a bilingual model."""
-    task, model = cfg.task, cfg.model
-    if task._name not in TASKS:
-        raise UserError(
-            f"CHECKPOINT {path}: was trained with --task {task._name}; of the multilingual tasks "
-            f"only {' and '.join(TASKS)} are supported"
-        )
+def check_trained(cfg: DictConfig, path: str, option: str = "CHECKPOINT") -> None:
+    """Raise UserError if a checkpoint of these options cannot be read as a bilingual model.
+
+    Args:
+        option: names the path in errors.
+    """
+    model = cfg.model
+    check_multilingual_task(cfg.task, path, option)
     if not issubclass(model_class(model), TransformerModelBase):
         raise UserError(
-            f"CHECKPOINT {path}: its architecture {architecture_name(model)} is not an "
+            f"{option} {path}: its architecture {architecture_name(model)} is not an "
             "encoder-decoder Transformer; give one such as fairseq's transformer"
         )
 

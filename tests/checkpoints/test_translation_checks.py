@@ -68,15 +68,28 @@ def assert_refused(read, path, message):
         assert "\n" not in text
 
 
-def test_multilingual_models(task, read, tmp_path):
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        (
+            "translation_multi_simple_epoch",
+            f"{MULTILINGUAL}; make one of a single pair of it first",
+        ),
+        (
+            "multilingual_translation",
+            "was trained with --task multilingual_translation; of the multilingual tasks only",
+        ),
+    ],
+)
+def test_multilingual_models(name, message, task, read, tmp_path):
     path = with_task(
         save_model(tmp_path / "many.pt", task),
-        **{"_name": "translation_multi_simple_epoch", "langs": ["de", "en"]},
+        **{"_name": name, "langs": ["de", "en"]},
         **{"lang_pairs": ["de-en", "en-de"], "source_lang": None, "target_lang": None},
     )
     read["MODEL"] = lambda path: load_model(path, "MODEL", task.cfg.data)
     read["--backbone-path"] = lambda path: read_backbone(path, "--backbone-path")
-    assert_refused(read, path, f"{MULTILINGUAL}; make one of a single pair of it first")
+    assert_refused(read, path, message)
 
 
 @pytest.mark.parametrize("options", [{"langs": "de,en"}, {"lang_pairs": "de-en,en-de"}])

@@ -300,6 +300,8 @@ MESSAGES = {
     "non_autoregressive": "cmlm_transformer is a non-autoregressive model, which gives no "
     "distribution over the next word",
 }
+# what compress says, if it is not what other commands say
+OF_COMPRESS = {"multilingual": "a multilingual model, of de, en; give --source-lang and"}
 
 
 @pytest.mark.slow
@@ -308,12 +310,14 @@ def test_one_line_says_what_it_is(kind, request, data, tmp_path):
     path = request.getfixturevalue(kind)
     folder = ("--data", data)
     commands = (
-        ("TEACHER", "compress", path, *folder, "--out", tmp_path / "out", "--device", "cpu"),
         ("CHECKPOINT", "export", path, *folder, "--to", "fairseq", "--out", tmp_path / "out"),
         ("CHECKPOINT", "suggest-pairs", path, *folder),
     )
     for option, *words in commands:
         assert_one_line(in_process(*words), f"{option} {path}", kind)
+    words = ("compress", path, *folder, "--out", tmp_path / "out", "--device", "cpu")
+    done = in_process(*words)
+    assert f"TEACHER {path}: {OF_COMPRESS.get(kind, MESSAGES[kind])}" in done.output
     done = learn(data, tmp_path / "s", path, "pet_distillation", check=False)
     assert_one_line(done, f"--teacher-path {path}", kind)
 

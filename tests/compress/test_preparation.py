@@ -6,6 +6,7 @@ from argparse import Namespace
 from dataclasses import replace
 
 import pytest
+import torch
 
 from pet_fairseq.compress.data import data_stages, raw_test_stages
 from pet_fairseq.compress.given import Given, check_given, with_named_test
@@ -252,6 +253,19 @@ def test_languages_of_a_bilingual_teacher(made, teacher, tmp_path):
     assert teacher_stages(given) == ((), teacher)
     with pytest.raises(UserError, match="translates from de to en; leave the options out"):
         teacher_stages(Given(teacher, tmp_path / "out", made / "bin", ("en", "de")))
+
+
+def test_a_multilingual_teacher_needs_a_pair(made, teacher, tmp_path):
+    state = torch.load(teacher)
+    multilingual = {"_name": "translation_multi_simple_epoch", "langs": "de,en,fi"}
+    state["cfg"]["task"] = Namespace(**{**state["cfg"]["task"], **multilingual})
+    path = tmp_path / "many.pt"
+    torch.save(state, path)
+    given = Given(path, tmp_path / "out", made / "bin")
+    with pytest.raises(UserError, match="of de, en, fi; give --source-lang and --target-lang"):
+        teacher_stages(given)
+    (stage,), _ = teacher_stages(replace(given, languages=("de", "fi")))
+    assert stage.name == "bilingual"
 
 
 def test_folders(made, teacher, tmp_path):
