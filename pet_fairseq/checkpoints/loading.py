@@ -141,6 +141,8 @@ def build_from_state(
     trained = own_data(cfg.task.data, path)
     with open_dict(cfg):
         cfg.task.data = data or trained
+    if not data:
+        check_own_data(trained, path, option)
     if not Path(first_folder(cfg.task.data)).is_dir():
         raise UserError(
             f"--data {cfg.task.data}: no such folder; give one made by fairseq-preprocess"
@@ -154,6 +156,18 @@ def build_from_state(
     check_labels(path, option, task, DATA_REMEDY, trained)
     (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return model.eval(), task
+
+
+def check_own_data(data: str, path: str, option: str) -> None:
+    """Raise UserError if the data folder that a checkpoint names is not there.
+
+    Args:
+        data: as `own_data` gives it. path, option: of the checkpoint, for errors.
+    """
+    if not Path(first_folder(data)).is_dir():
+        raise UserError(
+            f"{option} {path}: {data}, the data folder named in it, is not there; give --data"
+        )
 
 
 def find_languages(

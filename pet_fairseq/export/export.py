@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.checkpoints.dictionaries import first_folder, own_data
-from pet_fairseq.checkpoints.loading import find_model_files, load_task
+from pet_fairseq.checkpoints.loading import check_own_data, find_model_files, load_task
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
     SUBWORD_FILES,
@@ -53,7 +53,9 @@ def export(checkpoint: str, data: Optional[str], to: str, out: Path, **options) 
     check_new_folder(out, "--out")
     if Path(checkpoint).is_dir():
         (checkpoint,), data = find_model_files(checkpoint, data, "CHECKPOINT")
-    data = data or own_data(load_options(checkpoint, "CHECKPOINT").task.data, checkpoint)
+    if not data:
+        data = own_data(load_options(checkpoint, "CHECKPOINT").task.data, checkpoint)
+        check_own_data(data, checkpoint, "CHECKPOINT")
     with atomic_folder(out) as folder:
         if to in WITH_TOKENIZER:
             WITH_TOKENIZER[to](checkpoint, data, folder, **given)

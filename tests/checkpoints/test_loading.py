@@ -2,11 +2,13 @@
 
 import os
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
 from pet_fairseq.checkpoints.loading import load_model, load_subset, load_task
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.export import export
 from tests.translation import WORDS, make_task, save_model, write_subset
 
 
@@ -37,6 +39,21 @@ def test_a_damaged_dictionary_is_named(language, damage, saved, tmp_path):
         load_task(Namespace(**vars(task.cfg)), str(tmp_path / "data"))
     with pytest.raises(UserError, match=message):
         load_model(str(path), "CHECKPOINT", str(tmp_path / "data"))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path, data: load_model(path, "CHECKPOINT", data),
+        lambda path, data: export(path, data, "fairseq", Path(path).with_name("out")),
+    ],
+)
+def test_the_data_that_a_checkpoint_names_have_moved(read, saved, tmp_path):
+    path = str(saved[1])
+    (tmp_path / "data").rename(tmp_path / "moved")
+    message = f"^CHECKPOINT {path}: .*data, the data folder named in it, is not there; give --data$"
+    with pytest.raises(UserError, match=message):
+        read(path, None)
 
 
 def test_a_set_that_is_cut_short(saved, tmp_path):
