@@ -60,7 +60,7 @@ def load(
     state = load_checkpoint(paths[0], PATH)
     options = {"backbone_path": args.backbone_path} if args.backbone_path else {}
     model, task = build_from_state(state, paths, PATH, data, **options)
-    predictor_class(model, task, PATH)  # refuses what no tokenizer would help
+    predictor_class(model, task, f"{PATH} {paths[0]}")  # refuses what no tokenizer would help
     folders = folders_around(paths[0], state["cfg"])
     words, languages = task.source_dictionary, languages_of(task)
     prog = f"pet-fairseq {args.command}"

@@ -192,7 +192,8 @@ def test_a_model_without_classes(tmp_path, capsys):
         pet_fairseq.from_pretrained(str(tmp_path / "out"))
     status, _, error = predict(capsys, tmp_path / "out", "--input", "-")
     assert status == 1 and len(error.splitlines()) == 1
-    assert "CHECKPOINT: a model of the task MaskedLMTask, which has no head for classes" in error
+    path = tmp_path / "out/checkpoint.pt"
+    assert f"CHECKPOINT {path}: a model of the task MaskedLMTask, which has no head" in error
 
 
 def test_as_a_user_types_it(imported):
