@@ -90,7 +90,7 @@ def check_plain_form(options: Any, path: str) -> None:
     if not issubclass(kind, TransformerModel):
         raise UserError(
             f"{holds}, which has no form as fairseq's transformer; fairseq itself reads the "
-            "checkpoint as it is"
+            "checkpoint as it is, and pet-fairseq compress makes a student of it that has one"
         )
 
 

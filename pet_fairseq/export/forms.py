@@ -16,6 +16,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError, first_given, option_of
+from pet_fairseq.export.ctranslate2 import NO_ROOM as NOT_IN_CTRANSLATE2
 from pet_fairseq.export.fairseq import check_plain_form, plain_model, weights_in_use
 from pet_fairseq.huggingface.bert import FIRST_POSITION
 from pet_fairseq.huggingface.encoder_decoder import BIAS
@@ -132,9 +133,11 @@ def check_sizes(options: Namespace) -> None:
             value = getattr(options, name)
             refuse(f"{option_of(name)} {value} beside --encoder-embed-dim {width}")
     if option := first_given(options, NO_ROOM):
-        refuse(option)
+        in_engine = first_given(options, NOT_IN_CTRANSLATE2) is None
+        refuse(option, WAY_OUT if in_engine else "give --to fairseq")
     if options.encoder_normalize_before != options.decoder_normalize_before:
-        refuse("--encoder-normalize-before or --decoder-normalize-before alone")
+        one = "--encoder-normalize-before or --decoder-normalize-before alone"
+        refuse(one, "give --to onnx or --to fairseq")
     activation = getattr(options, "activation_fn", "relu")
     if activation not in ACTIVATIONS:
         refuse(f"--activation-fn {activation}")

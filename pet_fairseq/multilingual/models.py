@@ -85,7 +85,7 @@ class Bilingual(SharedStoredOnce):
     sharing_options = "--share-all-embeddings and --share-decoder-input-output-embed"
     no_plain_form = (
         "it puts language tokens around sentences, which fairseq's transformer does not; give --to "
-        "ctranslate2, or distil it into a student and export that"
+        "ctranslate2 or --to onnx, or distil it into a student and export that"
     )
 
     @classmethod

@@ -84,7 +84,8 @@ def test_heads_that_do_not_fit(options, message):
         ("roberta_base", "holds roberta, not a translation model"),
         (
             "fconv_iwslt_de_en",
-            "holds fconv, which has no form as fairseq's transformer; fairseq itself reads",
+            "holds fconv, which has no form as fairseq's transformer; fairseq itself reads the "
+            "checkpoint as it is, and pet-fairseq compress makes a student of it",
         ),
         ("token_pruning", "holds token_pruning, not a translation model"),
         ("unheard_of", "holds unheard_of, not a translation model"),

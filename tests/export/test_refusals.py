@@ -45,7 +45,7 @@ def refused(tmp_path, capsys):
         ),
         ("transformer", {}, ("FSMT, ", "--share-decoder-input-output-embed, or give --to ")),
         ("transformer", TIED | NARROW, ("room for --decoder-embed-dim 8 beside --encoder-embed",)),
-        ("transformer", SHARED | ENCODER_PRE_NORM, ("--encoder-normalize-before or --decoder",)),
+        ("transformer", SHARED | ENCODER_PRE_NORM, ("alone; give --to onnx or",)),
         (
             "transformer",
             SHARED | {"encoder_learned_pos": True},
@@ -59,7 +59,12 @@ def refused(tmp_path, capsys):
         (
             "transformer",
             SHARED | {"layernorm_embedding": True},
-            ("room for --layernorm-embedding",),
+            ("room for --layernorm-embedding; give --to ctranslate2",),
+        ),
+        (
+            "transformer",
+            SHARED | {"no_token_positional_embeddings": True},
+            ("room for --no-token-positional-embeddings; give --to fairseq",),
         ),
         (
             "transformer",
@@ -81,7 +86,8 @@ def test_marian_before_its_layers(tmp_path, refused):
 def test_language_tokens(tmp_path, refused):
     options = dict(source_prefix=["a"], **SHARED, **PRE_NORM)
     made = make(tmp_path / "data", "bilingual_transformer", **options)
-    refused(made, "holds bilingual_transformer: it puts language tokens around sentences")
+    message = "holds bilingual_transformer: it puts language tokens around sentences"
+    refused(made, message, "give --to ctranslate2 or --to onnx, or distil it")
 
 
 def test_subword_models(tmp_path, refused):
