@@ -8,6 +8,7 @@ They go into docs/results/plots if no folder is given.
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import mean
 from typing import Optional
 
 from drawing import draw_all
@@ -138,6 +139,47 @@ def beams(path: Path) -> None:
         ends[row["model"]] = (BEAMS[-1], scores[-1])
     axes.set_xticks(BEAMS)
     name_lines(axes, ends, 10.7, 0.2)
+    write_figure(path, figure)
+
+
+def relative_kl(rows: list[Row]) -> dict[str, dict[int, list[float]]]:
+    """KL of all seeds, by row and update, divided by the mean of `kd` at that update."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        of_row = found.setdefault(row["row"], {})
+        of_row.setdefault(int(row["updates"]), []).append(float(row["kl"]))
+    base = {at: mean(seeds) for at, seeds in found["kd"].items()}
+    return {
+        name: {at: [kl / base[at] for kl in seeds] for at, seeds in of_row.items()}
+        for name, of_row in found.items()
+    }
+
+
+def over_time(path: Path) -> None:
+    """KL to the teacher during the longest trainings, and at the ends of shorter ones."""
+    by_schedule: dict[int, list[Row]] = {}
+    for row in read("cmudict_over_time"):
+        by_schedule.setdefault(int(row["schedule"]), []).append(row)
+    *shorter, longest = sorted(by_schedule)
+    title = f"CMUdict: during trainings of {longest:,} updates; crosses: ends of shorter trainings"
+    y = "KL to the teacher, mean of kd = 1"
+    figure, axes = new_axes(9, 4.2, title, "updates (logarithmic)", y)
+    ends = {}
+    for i, (name, by_update) in enumerate(relative_kl(by_schedule[longest]).items()):
+        updates = [at for at in sorted(by_update) if at >= 1000]  # earlier ones are noise
+        seeds = [by_update[at] for at in updates]
+        axes.plot(updates, [mean(one) for one in seeds], color=f"C{i}")
+        lowest, highest = [min(one) for one in seeds], [max(one) for one in seeds]
+        axes.fill_between(updates, lowest, highest, color=f"C{i}", alpha=0.15, linewidth=0)
+        ends[name] = longest, mean(by_update[longest])
+    for updates in shorter:
+        for i, by_update in enumerate(relative_kl(by_schedule[updates]).values()):
+            axes.plot(updates, mean(by_update[updates]), f"C{i}x", markersize=9)
+    ticks = [1000, 2000, 4000, 8000, longest]
+    axes.set(xscale="log", ylim=(0.65, 1.35))
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    name_lines(axes, ends, 1.2 * longest, 0.04)
     write_figure(path, figure)
 
 
@@ -291,6 +333,7 @@ PLOTS = {
     "frontier_megabytes": frontier,
     "frontier_speed": frontier_speed,
     "beams": beams,
+    "over_time": over_time,
     "decoding": decoding,
     "engines": engines,
     "sst2": sst2,

@@ -26,7 +26,7 @@ EVERYTHING = {
     "multi30k --rows kd pet scratch_seqkd --teachers 2 --select bleu": "215e0d9a3b8ba5d5",
     "wmt17_en_fi --rows all": "32876ee95e1d9acf",
     "multi30k --rows all --joined-dictionary": "da80f0f2f6ebabf5",
-    "cmudict --rows all": "9a713cc99dff6718",
+    "cmudict --rows all": "037069dd32cadb64",
     "glue --task mnli --rows k4 mean_copy no_adaptation first_3": "8310d39f75a3b2fc",
     "glue --task rte --form text --rows k4 narrow_ffn --seed 2": "b3d9f7451ae790a8",
     "squad --rows k4 attention_kv narrow_ffn": "a704959db29dffc3",
