@@ -116,14 +116,17 @@ def check_new_folder(folder: Path, option: str) -> None:
     check_folder(folder.parent, option)
 
 
-def read_text(path: Path, option: str) -> str:
+def read_text(path: Path, option: str, newline: Optional[str] = None) -> str:
     """The text of a file, without a byte-order mark; `option` says in errors what the file is.
 
+    Args:
+        newline: as for `open`.
     Raises:
         UserError: it is not UTF-8, for example because it was cut inside a character.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline=newline) as file:
+            return file.read()
     except UnicodeDecodeError as error:
         raise UserError(
             f"{option} {path}: not UTF-8 at byte {error.start}, cut short or in another encoding; "
@@ -134,10 +137,13 @@ def read_text(path: Path, option: str) -> str:
 def read_lines(path: Path, option: str) -> list[str]:
     """The lines of a file; a line break at its very end starts no further line.
 
+    They end at "\\n" or "\\r\\n"; other line breaks are in them, as `pet-fairseq translate` has it.
+
     Raises:
         UserError: as `read_text`.
     """
-    return read_text(path, option).removesuffix("\n").split("\n")
+    lines = read_text(path, option, newline="\n").removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]
 
 
 def hash_file(path: Union[str, Path], digest: Any) -> Any:

@@ -19,6 +19,7 @@ from pet_fairseq.files import (
     write_csv,
     write_text,
 )
+from pet_fairseq.predict.lines import read_lines as lines_to_translate
 
 
 def full(*_, **__):
@@ -113,3 +114,11 @@ def test_a_table_as_csv(tmp_path):
 def test_a_byte_order_mark_is_no_text(tmp_path):
     (tmp_path / "reference").write_bytes("\ufeffa b\nc\n".encode())
     assert read_lines(tmp_path / "reference", "REFERENCE") == ["a b", "c"]
+
+
+def test_lines_end_where_those_that_are_translated_do(tmp_path):
+    path, text = tmp_path / "reference", "a\rb\x85c\u2028d\r\n\ne\x0c\x1cf\n"
+    path.write_bytes(text.encode())
+    lines = read_lines(path, "REFERENCE")
+    assert lines == ["a\rb\x85c\u2028d", "", "e\x0c\x1cf"]
+    assert lines == [line.text for line in lines_to_translate(str(path))]

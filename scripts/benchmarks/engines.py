@@ -25,7 +25,7 @@ from harness import Parser, Report, report, take_turns, timed
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import read_text
+from pet_fairseq.files import read_lines
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.predict.batches import BatchLimit
@@ -89,7 +89,7 @@ def translate_with_transformers(
 
 def some_lines(file: Path, number: int) -> list[str]:
     """So many lines of a file at equal distances, all if it has no more."""
-    lines = read_text(file, "TEXT").splitlines()
+    lines = read_lines(file, "TEXT")
     number = min(number, len(lines))
     return [lines[i * len(lines) // number] for i in range(number)]
 

@@ -139,7 +139,7 @@ def test_translations(case, beam):
 
 
 def test_texts_of_fsmt(tmp_path):
-    merges = ["a t", "c at</w>", "t h", "th e</w>"]
+    merges = ["a t", "c at</w>", "t h", "th e</w>", "z \u2028 3"]
     letters = sorted(set("".join(TEXTS).lower()) - {" "})
     pieces = [*letters, *(f"{letter}@@" for letter in letters), "at@@", "th@@", "the", "cat"]
     words = [*translators.FIRST, *pieces]
