@@ -51,7 +51,7 @@ from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.export.marian import check_segmentation
 from pet_fairseq.files import read_lines
-from pet_fairseq.predict.exported import MISSING, has_ctranslate2
+from pet_fairseq.predict.ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.predict.speed.detokenise import TextStyle, find_style
 from pet_fairseq.predict.text import find_subword_file
 from pet_fairseq.results.comet import check_comet

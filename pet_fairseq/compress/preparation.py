@@ -45,7 +45,7 @@ from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
 from pet_fairseq.predict.corpus.shards import SUMMARY
 from pet_fairseq.predict.corpus.text import TextReader
-from pet_fairseq.predict.exported import MISSING, has_ctranslate2, read_vocabularies
+from pet_fairseq.predict.ctranslate2 import MISSING, has_ctranslate2, read_vocabularies
 from pet_fairseq.predict.text import has_pieces
 from pet_fairseq.results.sacrebleu_sets import named_set
 from pet_fairseq.runner.arguments import run_options
