@@ -1,6 +1,7 @@
 """Reading and writing files, such that a file under its final name is always complete."""
 
 import csv
+import fcntl
 import io
 import json
 import os
@@ -54,16 +55,45 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
     Raises:
         OSError: names `folder` if the error is about something in it.
+        UserError: another process is filling it.
     """
     temporary = temporary_path(folder)
+    with naming(folder):
+        if temporary.exists():
+            with _held(temporary, folder):
+                shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
+        temporary.mkdir()
     try:
-        with naming(folder):
-            shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
-            temporary.mkdir()
+        with naming(folder), _held(temporary, folder):
             yield temporary
             temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _held(temporary: Path, folder: Path) -> Iterator[None]:
+    """Hold the temporary form of a folder, so that no other process takes it for one left behind.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    handle = os.open(temporary, os.O_RDONLY)
+    try:
+        _lock(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    """Lock an open file until it is closed, at the latest when this process ends."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UserError(
+            f"{folder}: another command is writing it; wait for it, or give another folder"
+        ) from error
 
 
 @contextmanager

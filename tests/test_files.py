@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pet_fairseq.checkpoints.saving import save_state
+from pet_fairseq.errors import UserError
 from pet_fairseq.files import (
     atomic_folder,
     atomic_write,
@@ -55,6 +56,18 @@ def test_a_folder_that_cannot_be_finished(tmp_path):
     with pytest.raises(FileNotFoundError) as error, atomic_folder(tmp_path / "out"):
         missing.read_text()
     assert error.value.filename == str(missing)  # another file's errors keep its name
+
+
+def test_a_folder_that_two_processes_write(tmp_path):
+    """The second one does not take what the first one has written for something left behind."""
+    out = tmp_path / "out"
+    with atomic_folder(out) as first:
+        (first / "a").write_text("first")
+        message = f"^{out}: another command is writing it; wait"
+        with pytest.raises(UserError, match=message), atomic_folder(out):
+            raise AssertionError("it was given a folder")
+        assert names(first) == ["a"]
+    assert names(tmp_path) == ["out"] and names(out) == ["a"]
 
 
 def test_what_a_user_may_have_beside_it_stays(tmp_path):
