@@ -1,6 +1,7 @@
 """Reading and writing files, such that a file under its final name is always complete."""
 
 import csv
+import fcntl
 import io
 import json
 import os
@@ -54,16 +55,45 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
     Raises:
         OSError: names `folder` if the error is about something in it.
+        UserError: another process is filling it.
     """
     temporary = temporary_path(folder)
+    with naming(folder):
+        if temporary.exists():
+            with _held(temporary, folder):
+                shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
+        temporary.mkdir()
     try:
-        with naming(folder):
-            shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
-            temporary.mkdir()
+        with naming(folder), _held(temporary, folder):
             yield temporary
             temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _held(temporary: Path, folder: Path) -> Iterator[None]:
+    """Hold the temporary form of a folder, so that no other process takes it for one left behind.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    handle = os.open(temporary, os.O_RDONLY)
+    try:
+        _lock(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    """Lock an open file until it is closed, at the latest when this process ends."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UserError(
+            f"{folder}: another command is writing it; wait for it, or give another folder"
+        ) from error
 
 
 @contextmanager
@@ -116,14 +146,17 @@ def check_new_folder(folder: Path, option: str) -> None:
     check_folder(folder.parent, option)
 
 
-def read_text(path: Path, option: str) -> str:
+def read_text(path: Path, option: str, newline: Optional[str] = None) -> str:
     """The text of a file, without a byte-order mark; `option` says in errors what the file is.
 
+    Args:
+        newline: as for `open`.
     Raises:
         UserError: it is not UTF-8, for example because it was cut inside a character.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline=newline) as file:
+            return file.read()
     except UnicodeDecodeError as error:
         raise UserError(
             f"{option} {path}: not UTF-8 at byte {error.start}, cut short or in another encoding; "
@@ -134,10 +167,13 @@ def read_text(path: Path, option: str) -> str:
 def read_lines(path: Path, option: str) -> list[str]:
     """The lines of a file; a line break at its very end starts no further line.
 
+    They end at "\\n" or "\\r\\n"; other line breaks are in them, as `pet-fairseq translate` has it.
+
     Raises:
         UserError: as `read_text`.
     """
-    return read_text(path, option).removesuffix("\n").split("\n")
+    lines = read_text(path, option, newline="\n").removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]
 
 
 def hash_file(path: Union[str, Path], digest: Any) -> Any:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pet_fairseq.checkpoints.saving import save_state
+from pet_fairseq.errors import UserError
 from pet_fairseq.files import (
     atomic_folder,
     atomic_write,
@@ -19,6 +20,7 @@ from pet_fairseq.files import (
     write_csv,
     write_text,
 )
+from pet_fairseq.predict.lines import read_lines as lines_to_translate
 
 
 def full(*_, **__):
@@ -54,6 +56,18 @@ def test_a_folder_that_cannot_be_finished(tmp_path):
     with pytest.raises(FileNotFoundError) as error, atomic_folder(tmp_path / "out"):
         missing.read_text()
     assert error.value.filename == str(missing)  # another file's errors keep its name
+
+
+def test_a_folder_that_two_processes_write(tmp_path):
+    """The second one does not take what the first one has written for something left behind."""
+    out = tmp_path / "out"
+    with atomic_folder(out) as first:
+        (first / "a").write_text("first")
+        message = f"^{out}: another command is writing it; wait"
+        with pytest.raises(UserError, match=message), atomic_folder(out):
+            raise AssertionError("it was given a folder")
+        assert names(first) == ["a"]
+    assert names(tmp_path) == ["out"] and names(out) == ["a"]
 
 
 def test_what_a_user_may_have_beside_it_stays(tmp_path):
@@ -113,3 +127,11 @@ def test_a_table_as_csv(tmp_path):
 def test_a_byte_order_mark_is_no_text(tmp_path):
     (tmp_path / "reference").write_bytes("\ufeffa b\nc\n".encode())
     assert read_lines(tmp_path / "reference", "REFERENCE") == ["a b", "c"]
+
+
+def test_lines_end_where_those_that_are_translated_do(tmp_path):
+    path, text = tmp_path / "reference", "a\rb\x85c\u2028d\r\n\ne\x0c\x1cf\n"
+    path.write_bytes(text.encode())
+    lines = read_lines(path, "REFERENCE")
+    assert lines == ["a\rb\x85c\u2028d", "", "e\x0c\x1cf"]
+    assert lines == [line.text for line in lines_to_translate(str(path))]

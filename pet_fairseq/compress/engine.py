@@ -27,7 +27,7 @@ from pet_fairseq.checkpoints.text_files import (
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, read_text, write_json
 from pet_fairseq.multilingual.language_tokens import END, FILE, LanguageTokens, check_language
-from pet_fairseq.predict.exported import MODEL, read_vocabularies, reads_plain_sentences
+from pet_fairseq.predict.ctranslate2 import MODEL, read_vocabularies, reads_plain_sentences
 
 TEACHER = "TEACHER"
 TRANSLATOR = "TransformerSpec"  # CTranslate2's name for encoder-decoders; T5's is the same

@@ -16,7 +16,7 @@ from pet_fairseq.devices import gpu_count
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.predict.corpus.shards import option_words
 from pet_fairseq.predict.corpus.text import UNPACKERS, check_encoding, check_text
-from pet_fairseq.predict.exported import MODEL
+from pet_fairseq.predict.ctranslate2 import MODEL
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.results.sacrebleu_sets import NamedSet, named_set, set_files
 

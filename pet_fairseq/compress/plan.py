@@ -51,7 +51,7 @@ from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.export.marian import check_segmentation
 from pet_fairseq.files import read_lines
-from pet_fairseq.predict.exported import MISSING, has_ctranslate2
+from pet_fairseq.predict.ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.predict.speed.detokenise import TextStyle, find_style
 from pet_fairseq.predict.text import find_subword_file
 from pet_fairseq.results.comet import check_comet
@@ -72,6 +72,7 @@ class Request:
         reference, source: raw text of the test set.
         agreement: whether the references are the teacher's own translations.
         shortlist: as for the export to CTranslate2. forms: in which the student is wanted besides.
+        forms_tried: whether an untrained one was exported in them already.
         comet: a model of COMET's that scores, too. rouge: whether ROUGE does.
         student_form: what kind of Transformer the student is.
         remove_bpe, tokenizer: how tokens become text; None: as the teacher and its data show.
@@ -99,6 +100,7 @@ class Request:
     rouge: bool = False
     student_form: str = DEFAULT_FORM
     forms: tuple[str, ...] = ()
+    forms_tried: bool = False
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -158,8 +160,9 @@ def make_plan(request: Request) -> Plan:
     batch = choose_batch(request.device, teacher.max_positions, request.max_tokens)
     layout = Layout(request.out)
     engines = [e for e in form.engines if e != "ctranslate2" or has_ctranslate2()]
-    options = (*teacher.languages, *student.options)
-    check_forms(request.forms, request.data, folder_of(request.teacher), options)
+    if not request.forms_tried:
+        options = (*teacher.languages, *student.options)
+        check_forms(request.forms, request.data, folder_of(request.teacher), options)
     engines += [form for form in request.forms if form not in engines]
     return Plan(
         *(request, layout, teacher, method, student, test, style),

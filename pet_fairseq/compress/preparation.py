@@ -50,7 +50,7 @@ from pet_fairseq.multilingual.bilingual import (
 )
 from pet_fairseq.predict.corpus.shards import SUMMARY
 from pet_fairseq.predict.corpus.text import TextReader
-from pet_fairseq.predict.exported import MISSING, has_ctranslate2, read_vocabularies
+from pet_fairseq.predict.ctranslate2 import MISSING, has_ctranslate2, read_vocabularies
 from pet_fairseq.predict.text import has_pieces
 from pet_fairseq.results.sacrebleu_sets import named_set
 from pet_fairseq.runner.arguments import run_options
@@ -80,15 +80,18 @@ def prepare(args: Namespace, given: Given) -> Optional[Request]:
         return None
     if test_set := named_set(args.test, "--test"):
         given = with_named_test(given, test_set, teacher)
+    forms_tried = False
     binary = given.layout.data if given.is_raw else given.layout.test_data
     if given.raw_test and not binary.exists():  # else the plan checks it at once
         opened = open_teacher(teacher, given.data and data_folders(given, teacher)[0])
         request = make_request(args, given, teacher, [Path(opened.task.cfg.data)])
-        check_before_data(request, given.vocabulary == KEEP, opened.segmenter().files)
+        forms_tried = given.vocabulary == KEEP
+        check_before_data(request, forms_tried, opened.segmenter().files)
     if given.tests_on_text and finish(args, given, raw_test_stages(given, teacher)) is None:
         return None
     if given.is_mixed:
-        make_plan(make_request(args, given, teacher, data_folders(given, teacher)))
+        make_plan(make_request(args, given, teacher, data_folders(given, teacher), forms_tried))
+        forms_tried = True
     if finish(args, given, corpus_stages(given, teacher)) is None:
         return None
     words = finish(args, given, vocabulary_stages(given, teacher))
@@ -96,7 +99,9 @@ def prepare(args: Namespace, given: Given) -> Optional[Request]:
         return None
     stages, data = data_stages(given, words)
     made = finish(args, given, (stages, data[0]))
-    return None if made is None else make_request(args, given, given.engine or words, data)
+    if made is None:
+        return None
+    return make_request(args, given, given.engine or words, data, forms_tried)
 
 
 def finish(args: Namespace, given: Given, todo: tuple[Sequence[Stage], Path]) -> Optional[Path]:
@@ -132,7 +137,13 @@ def check_links(product: Path) -> None:
             )
 
 
-def make_request(args: Namespace, given: Given, teacher: Path, data: Sequence[Path]) -> Request:
+def make_request(
+    args: Namespace,
+    given: Given,
+    teacher: Path,
+    data: Sequence[Path],
+    forms_tried: bool = False,
+) -> Request:
     """What is asked for, with a checkpoint and data that are there."""
     raw = given.raw_test
     source = None if raw is None else raw / TEST_SOURCE
@@ -146,6 +157,7 @@ def make_request(args: Namespace, given: Given, teacher: Path, data: Sequence[Pa
         device=choose_training_device(args.device, args.precision),
         more_data=tuple(data[1:]),
         forms=tuple(dict.fromkeys(args.to)),
+        forms_tried=forms_tried,
         **{name: getattr(args, name) for name in OPTIONS},
     )
 

@@ -168,9 +168,9 @@ def drop_others(choose: Callable[[str], str], split: str) -> Callable[[str], Opt
 
 
 def parallel(source: Path, target: Path) -> Iterator[tuple[Line, Line]]:
-    """The lines of two files side by side; a carriage return within one is a space.
+    """The lines of two files side by side; a line break within one is a space.
 
-    It would be the end of a line to whatever reads the text that is made of it.
+    Some would be the end of a line to whatever reads the text that is made of it.
 
     Raises:
         UserError: their numbers of lines differ.

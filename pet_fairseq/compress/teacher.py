@@ -31,7 +31,7 @@ from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
 from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.pet.params import stored_model
-from pet_fairseq.predict.exported import has_ctranslate2
+from pet_fairseq.predict.ctranslate2 import has_ctranslate2
 from pet_fairseq.runner.fairseq_options import Options
 
 POSITIONS = 1024  # fairseq's own number

@@ -30,7 +30,7 @@ from pet_fairseq.multilingual.subword_restriction import read_sentencepiece
 from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.nn.output_bias import ABSENT
 from pet_fairseq.predict.batches import MAX_LENGTH, source_room
-from pet_fairseq.predict.exported import MISSING, has_ctranslate2
+from pet_fairseq.predict.ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.predict.shared_options import BEAM_SEARCH
 from pet_fairseq.predict.text import bpe_options
 

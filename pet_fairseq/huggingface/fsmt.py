@@ -8,6 +8,7 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
 from pet_fairseq.errors import UserError, option_of
+from pet_fairseq.files import read_lines
 from pet_fairseq.huggingface.bert import ACTIVATIONS
 from pet_fairseq.huggingface.encoder_decoder import (
     BilingualText,
@@ -131,8 +132,8 @@ def read_codes(path: Path) -> str:
     Raises:
         UserError: there is no such file, or a line has less than two pieces.
     """
-    lines = require_file(path).read_text(encoding="utf-8").splitlines()
-    merges = [line.split()[:2] for line in lines if not line.startswith("#version")]
+    lines = read_lines(require_file(path), "FOLDER")
+    merges = [line.split()[:2] for line in lines if line and not line.startswith("#version")]
     if any(len(merge) < 2 for merge in merges):
         raise UserError(f"{path}: has a line without two pieces; download it again")
     return "".join(f"{line}\n" for line in (VERSION, *map(" ".join, merges)))

@@ -19,9 +19,8 @@ from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
 from pet_fairseq.predict.engine import BatchEngine
-from pet_fairseq.predict.exported import refuse_gpu_and_precision, refuse_options
 from pet_fairseq.predict.load_model import PATH
-from pet_fairseq.predict.shared_options import Search
+from pet_fairseq.predict.shared_options import Search, refuse_gpu_and_precision, refuse_options
 from pet_fairseq.predict.text import Text, build_text_of
 
 CONFIG = "bergamot.yml"

@@ -1,6 +1,7 @@
 """Reading files of texts, one a line."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -19,6 +20,8 @@ BLOCK = 1 << 13  # bytes that are read at once
 WINDOW = 1 << 18  # bytes, and
 MOST_LINES = 4000  # the number, of the lines that are read together
 PATIENCE = 0.1  # seconds in which the next line must come to be read together with the ones before
+
+LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # all that str.splitlines knows
 
 T = TypeVar("T")
 
@@ -125,8 +128,12 @@ def make_line(file: str, number: int, line: bytes, option: str = "--input") -> L
 
 
 def without_line_breaks(text: str) -> str:
-    """A text in one line; byte-level subwords can spell the end of one."""
-    return text.replace("\r", " ").replace("\n", " ")
+    """A text in one line: a space in place of each line break, which subword models can spell, too.
+
+    A line of a file ends at "\\n", so that it may have other line breaks inside. Of these
+    SentencePiece knows some as white space, and joins the words around the others.
+    """
+    return LINE_BREAKS.sub(" ", text)
 
 
 def decode(line: bytes, encoding: str = "utf-8") -> tuple[str, Optional[int]]:

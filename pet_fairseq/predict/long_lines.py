@@ -6,6 +6,7 @@ from typing import Optional
 
 from pet_fairseq.predict.bad_lines import Bad
 from pet_fairseq.predict.engine import Engine
+from pet_fairseq.predict.lines import without_line_breaks
 
 LONGEST_WORD = 1000  # characters; the time that some BPEs take grows with the square of them
 CJK_END = "[\u3002\uff01\uff1f]"  # Chinese and Japanese marks, which no space follows
@@ -30,7 +31,7 @@ def split_to_fit(
         long_lines: "cut": the first piece has as much as fits, and there is no other; "split":
             pieces end where sentences end, and inside sentences that do not fit themselves.
     """
-    text = WORD_BEGINNING.sub(r"\g<0> ", text)
+    text = WORD_BEGINNING.sub(r"\g<0> ", without_line_breaks(text))
     tokens = engine.tokenise(text)
     if len(tokens) <= engine.room:
         return [tokens] if tokens else [], None

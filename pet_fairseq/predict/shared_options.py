@@ -173,6 +173,24 @@ def add_long_texts_option(
     )
 
 
+def refuse_options(args: argparse.Namespace, names: Sequence[str], reason: str) -> None:
+    """Raise UserError if one of the options is given."""
+    for name in names:
+        if getattr(args, name) is not None:
+            raise UserError(f"{option_of(name)}: {reason}; leave it out")
+
+
+def refuse_gpu_and_precision(args: argparse.Namespace, engine: str) -> None:
+    """Raise UserError if an engine for CPUs is to run elsewhere, or a model in it otherwise."""
+    if args.device == "cuda":
+        raise UserError(f"--device cuda: {engine} runs on the CPU here; leave it out")
+    if args.precision != "auto":
+        raise UserError(
+            f"--precision {args.precision}: a model in {engine} has the precision that "
+            "pet-fairseq export gave it; leave it out"
+        )
+
+
 def finite(word: str) -> float:
     try:
         number = float(word)

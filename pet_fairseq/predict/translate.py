@@ -19,8 +19,8 @@ from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.predict.bad_lines import BadLines, broken_bytes, report
 from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.bergamot import find_marian, open_marian
+from pet_fairseq.predict.ctranslate2 import find_ctranslate2, open_ctranslate2
 from pet_fairseq.predict.engine import Engine, FairseqEngine
-from pet_fairseq.predict.exported import find_exported, find_onnx, open_exported, open_onnx
 from pet_fairseq.predict.lines import (
     STDIN,
     Line,
@@ -30,6 +30,7 @@ from pet_fairseq.predict.lines import (
 )
 from pet_fairseq.predict.load_model import PATH, load
 from pet_fairseq.predict.long_lines import split_to_fit
+from pet_fairseq.predict.onnx import find_onnx, open_onnx
 from pet_fairseq.predict.predictor import MAX_TOKENS
 from pet_fairseq.predict.translator import Translator
 
@@ -121,9 +122,9 @@ def open_engine(args: Namespace, text_options: list[str]) -> Engine:
     marian = find_marian(args.checkpoint)
     if marian is not None:
         return open_marian(marian, args, text_options)
-    exported = find_exported(args.checkpoint)
+    exported = find_ctranslate2(args.checkpoint)
     if exported is not None:
-        return open_exported(exported, args, text_options)
+        return open_ctranslate2(exported, args, text_options)
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     with imported(args.checkpoint) as checkpoint:

@@ -241,7 +241,7 @@ class _Run:
         if temporary is not None and not temporary.exists():
             temporary = None  # the command wrote the product itself
         if temporary is None and not stage.product.exists():
-            self.failures.append(f"{stage.name}: ended without {stage.product}, see {stage.log}")
+            self.failures.append(_describe_lack(stage))
             return
         # a record without its product is made anew, a product without its record is refused: so
         # the record comes first
@@ -260,6 +260,15 @@ class _Run:
             except subprocess.TimeoutExpired:
                 os.killpg(running.process.pid, signal.SIGKILL)
                 running.process.wait()
+
+
+def _describe_lack(stage: Stage) -> str:
+    """One line on a command that ended well, but without its product."""
+    line = f"{stage.name}: ended without {stage.product}, see {stage.log}"
+    if stage.kind is not Kind.TRAINING:
+        return line
+    # fairseq-train writes the best checkpoint only when it is better than all before
+    return f"{line}; if it was removed, give --again to train anew"
 
 
 def _describe_failure(running: _Running) -> str:

@@ -43,12 +43,13 @@ class State(Enum):
 def find_state(stage: Stage, options: RunOptions) -> State:
     """How much of a stage's product exists.
 
-    With `again` a product of another command or of other inputs counts as missing; it is removed
-    when its stage starts. With `adopt` a product without a record gets one.
+    With `again` a product of another command or of other inputs counts as missing, and so does a
+    training that lacks its best checkpoint; it is removed when its stage starts. With `adopt` a
+    product without a record gets one.
 
     Raises:
         UserError: the product was made by another command or from other inputs, it has no record,
-            or an input is missing.
+            a training has ended and only its best checkpoint is gone, or an input is missing.
     """
     if stage.always:
         return State.MISSING
@@ -63,7 +64,13 @@ def find_state(stage: Stage, options: RunOptions) -> State:
             f"{stage.product}: was made otherwise ({'; '.join(changes)}); give --again to replace "
             "it, or another folder"
         )
-    if changes or (before.finished and not stage.product.exists()):
+    is_gone = not stage.product.exists()
+    if before.finished and is_gone and stage.checkpoints() and not options.again:
+        raise UserError(
+            f"{stage.product}: is gone from a training that has ended, and would be trained anew; "
+            "put it back, or give --again"
+        )
+    if changes or (is_gone and (before.finished or options.again)):
         return State.MISSING
     if before.finished:
         return State.FINISHED

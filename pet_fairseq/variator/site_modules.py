@@ -14,7 +14,6 @@ from pet_fairseq.nn.relative_bias import Positions, position_numbers
 from pet_fairseq.variator.feed_forward import FeedForward, replace_ffn
 from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.plugin import Plugin, group_padding
-from pet_fairseq.variator.sites import SITES
 
 
 class Groups(NamedTuple):
@@ -231,6 +230,13 @@ def causal_mask(queries: Positions, keys: Positions, device: torch.device) -> Te
 
 # --- into the layers of a model -------------------------------------------------------------------
 
+# what takes the place of a part, by the names of sites.SITES
+SITE_MODULES: dict[str, type[SiteModule]] = {
+    "ffn": CompressedFeedForward,
+    "attention": CompressedSelfAttention,
+    "attention-kv": CompressedKeysValues,
+}
+
 
 def check_layers(layers: nn.ModuleList, site: str) -> None:
     """Check that fairseq's layers have the parts that a site, a key of SITES, needs.
@@ -239,7 +245,7 @@ def check_layers(layers: nn.ModuleList, site: str) -> None:
         UserError: a layer has no such part.
     """
     for i in range(len(layers)):
-        for name in module_of(site).needs:
+        for name in SITE_MODULES[site].needs:
             if not isinstance(getattr(layers[i], name, None), nn.Module):
                 raise UserError(
                     f"--compression-site {site}: {type(layers[i]).__name__} of the backbone has no "
@@ -254,8 +260,4 @@ def attach(layers: nn.ModuleList, site: str, grouping: Grouping) -> list[SiteMod
         layers: those that `check_layers` accepts; their parameters stay.
     """
     # by index: LayerDrop leaves some out of an iteration
-    return [module_of(site).put_into(layers[i], grouping) for i in range(len(layers))]
-
-
-def module_of(site: str) -> type[SiteModule]:
-    return globals()[SITES[site].module]
+    return [SITE_MODULES[site].put_into(layers[i], grouping) for i in range(len(layers))]

@@ -1,7 +1,7 @@
 """The parts of a layer that can work on groups of positions: --compression-site.
 
-A new one is an entry of SITES and the module that it names. Neither torch nor fairseq is imported
-here, so that a command line can list the names at once.
+A new one is an entry of SITES and one of SITE_MODULES in site_modules.py. Neither torch nor fairseq
+is imported here, so that a command line can list the names at once.
 """
 
 from collections.abc import Callable
@@ -30,13 +30,11 @@ class Site:
     """A part of a layer with a plugin around it.
 
     Args:
-        module: the class in site_modules.py that takes the part's place.
         part_costs: from a shape, the positions of a sentence and its groups to the multiply-adds
             of attention and feed-forward network together.
         decompresses: whether the part's outputs are groups, from which the plugin makes positions.
     """
 
-    module: str
     part_costs: Callable[[Shape, int, int], int]
     decompresses: bool = True
 
@@ -59,15 +57,12 @@ class Site:
 
 SITES = {
     "ffn": Site(
-        "CompressedFeedForward",
         lambda shape, t, g: attention_cost(shape, t, t) + ffn_cost(shape, g),
     ),
     "attention": Site(
-        "CompressedSelfAttention",
         lambda shape, t, g: attention_cost(shape, g, g) + ffn_cost(shape, t),
     ),
     "attention-kv": Site(
-        "CompressedKeysValues",
         lambda shape, t, g: attention_cost(shape, t, g) + ffn_cost(shape, t),
         decompresses=False,
     ),

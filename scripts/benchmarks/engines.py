@@ -25,13 +25,14 @@ from harness import Parser, Report, report, take_turns, timed
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import read_text
+from pet_fairseq.files import read_lines
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.commands import TRANSLATE
+from pet_fairseq.predict.ctranslate2 import find_ctranslate2
 from pet_fairseq.predict.engine import Engine
-from pet_fairseq.predict.exported import find_exported, find_onnx
+from pet_fairseq.predict.onnx import find_onnx
 from pet_fairseq.predict.translate import open_engine
 from pet_fairseq.results.bleu import cached_bleu
 
@@ -51,7 +52,7 @@ def open_model(path: str, data: Optional[str], beam: int) -> Translate:
     Raises:
         UserError: there is no such model, or it cannot be used.
     """
-    is_exported = find_exported(path) or find_onnx(path)
+    is_exported = find_ctranslate2(path) or find_onnx(path)
     if Path(path, CONFIG).is_file() and not is_exported:
         tokenizer, model = open_transformers(path)
         return partial(translate_with_transformers, tokenizer, model, beam)
@@ -89,7 +90,7 @@ def translate_with_transformers(
 
 def some_lines(file: Path, number: int) -> list[str]:
     """So many lines of a file at equal distances, all if it has no more."""
-    lines = read_text(file, "TEXT").splitlines()
+    lines = read_lines(file, "TEXT")
     number = min(number, len(lines))
     return [lines[i * len(lines) // number] for i in range(number)]
 

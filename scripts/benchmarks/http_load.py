@@ -16,6 +16,8 @@ from typing import NamedTuple, Optional
 
 from aiohttp import ClientSession, TCPConnector
 
+from pet_fairseq.files import read_lines
+
 
 class Request(NamedTuple):
     """A text as it is sent, and the class that it should get if that is known."""
@@ -47,11 +49,7 @@ def read_requests(
         SystemExit: the files have different numbers of lines.
     """
     columns = {"text": texts, "pair": pairs, "label": labels}
-    lines = {
-        name: path.read_text(encoding="utf-8").splitlines()
-        for name, path in columns.items()
-        if path
-    }
+    lines = {name: read_lines(path, name) for name, path in columns.items() if path}
     if len(set(map(len, lines.values()))) > 1:
         counts = ", ".join(f"{columns[name]}: {len(some)}" for name, some in lines.items())
         raise SystemExit(f"the files have different numbers of lines ({counts}); give others")

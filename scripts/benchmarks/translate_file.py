@@ -20,6 +20,7 @@ import ctranslate2
 import sentencepiece
 from harness import Parser, median_ratio, report, seconds, take_turns
 
+from pet_fairseq.files import read_lines
 from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.predict.commands import TRANSLATE
 from pet_fairseq.predict.translate import translate
@@ -64,7 +65,7 @@ def main() -> None:
     if not (args.engine / "spm.model").is_file():
         sys.exit(f"{args.engine}: has no spm.model; export a student with SentencePiece")
     logging.disable(logging.WARNING)
-    lines = len(args.text.read_text(encoding="utf-8").splitlines())
+    lines = len(read_lines(args.text, "TEXT"))
     with (
         tempfile.TemporaryDirectory() as folder,
         report(args, f"{lines:,} lines", COLUMNS) as table,

@@ -207,7 +207,7 @@ def packed(folder: Path):
 def engine(folder: Path):
     """model.bin, config.json and shared_vocabulary.json of a teacher in CTranslate2."""
     from pet_fairseq.compress.engine import check_translates, find_tokens, measure_engine
-    from pet_fairseq.predict.exported import read_vocabularies
+    from pet_fairseq.predict.ctranslate2 import read_vocabularies
 
     def text(word: str) -> bytes:
         return struct.pack("=H", len(word) + 1) + word.encode() + b"\0"

@@ -14,7 +14,7 @@ from pet_fairseq.compress.plan import Request, make_plan
 from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.exported import has_ctranslate2
+from pet_fairseq.predict.ctranslate2 import has_ctranslate2
 from pet_fairseq.predict.speed.translate import ROUNDS
 from pet_fairseq.runner.device import CPU
 from pet_fairseq.runner.stage import USER_DIR, Kind

@@ -99,7 +99,7 @@ def test_every_form_of_a_student(compressed, student, data, source, tmp_path, mo
     for size in ((), ("--batch-size", "3"), ("--max-tokens", "40"), ("--threads", "2")):
         assert translate(tmp_path, source, engine, *size) == in_engine
     assert translate(tmp_path, source, compressed) == in_engine
-    monkeypatch.setattr("pet_fairseq.predict.exported.has_ctranslate2", lambda: False)
+    monkeypatch.setattr("pet_fairseq.predict.ctranslate2.has_ctranslate2", lambda: False)
     assert translate(tmp_path, source, compressed) == expected
 
 

@@ -27,7 +27,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.nn.parameter_counts import count_parameters
-from pet_fairseq.predict.exported import load_engine, read_vocabularies
+from pet_fairseq.predict.ctranslate2 import load_engine, read_vocabularies
 from tests.predict.made import save_with_task
 from tests.translation import make_model, make_task
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from pet_fairseq.compress import plan, preparation
+from pet_fairseq.compress.commands import COMMANDS
 from pet_fairseq.compress.data import data_stages, raw_test_stages
-from pet_fairseq.compress.given import Given, check_given, with_named_test
+from pet_fairseq.compress.given import Given, check_given, read_given, with_named_test
 from pet_fairseq.compress.preparation import corpus_stages, finish, teacher_stages
-from pet_fairseq.compress.raw_text import (
-    TextPair,
-    write_pieces,
-)
+from pet_fairseq.compress.raw_text import REFERENCE, TextPair, write_pieces
+from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.shared_options import Search
 from pet_fairseq.results.sacrebleu_sets import named_set, pair_of
@@ -22,6 +22,7 @@ from pet_fairseq.runner.stage import PRODUCT, Stage, without_options
 from tests.compress.lines import read_lines, write_lines
 
 SETS = ("train", "valid", "test")
+COMPRESS = COMMANDS[0]
 
 
 def test_given_pairs_beside_translations(made, teacher, tmp_path):
@@ -113,6 +114,31 @@ def test_pairs_of_another_encoding(name, content, message, made, teacher, tmp_pa
         pairs = {"train": (made / "raw/train.de", pair[1]), split: pair}
         with pytest.raises(UserError, match=f"--{split}-pair {tmp_path}/{name}: {message}"):
             check_given(Given(teacher, tmp_path, pairs=pairs))
+
+
+def test_an_untrained_student_is_tried_in_its_forms_once(made, teacher, tmp_path, monkeypatch):
+    """Before the test set is made of raw text, and not again when it is there."""
+    tried = []
+    monkeypatch.setattr(plan, "check_forms", lambda forms, *_: tried.append(forms))
+
+    def finish(args, given, todo):
+        if todo[1] == given.layout.test_data:
+            assert tried == [("onnx",)]
+            shutil.copytree(made / "bin", given.layout.test_data)
+            given.layout.test_text.mkdir()
+            shutil.copyfile(made / "raw/test.en", given.layout.test_text / REFERENCE)
+        return todo[1]
+
+    monkeypatch.setattr(preparation, "finish", finish)
+    pair = (str(made / "raw/test.de"), str(made / "raw/test.en"))
+    words = [str(teacher), "--data", str(made / "bin"), "--test-pair", *pair, "--to", "onnx"]
+    args = COMPRESS.parse([*words, "--out", str(tmp_path / "out"), "--device", "cpu"])
+    args.size = Size(rate=50)
+    request = preparation.prepare(args, read_given(args, args.out))
+    plan.make_plan(request)
+    assert tried == [("onnx",)]
+    plan.make_plan(replace(request, forms_tried=False))  # as if all had been there
+    assert tried == [("onnx",)] * 2
 
 
 def test_a_checkpoint_with_its_data_needs_nothing(made, teacher, tmp_path):

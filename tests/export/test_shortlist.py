@@ -11,7 +11,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
 from pet_fairseq.export.shortlist import ALWAYS, FILE, likeliest, log_likelihood_ratio
 from pet_fairseq.predict.batches import BatchLimit
-from pet_fairseq.predict.exported import load_engine, translate_tokens
+from pet_fairseq.predict.ctranslate2 import load_engine, translate_tokens
 from tests.translation import make_task, save_model, write_subset
 
 NUMBER = 3 * ALWAYS

@@ -11,7 +11,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.multilingual.language_tokens import wrap_source
-from pet_fairseq.predict.exported import load_engine
+from pet_fairseq.predict.ctranslate2 import load_engine
 from pet_fairseq.predict.hub import from_pretrained
 from tests.huggingface import transformers_models as theirs
 from tests.huggingface import translators
@@ -139,7 +139,7 @@ def test_translations(case, beam):
 
 
 def test_texts_of_fsmt(tmp_path):
-    merges = ["a t", "c at</w>", "t h", "th e</w>"]
+    merges = ["a t", "c at</w>", "t h", "th e</w>", "z \u2028 3"]
     letters = sorted(set("".join(TEXTS).lower()) - {" "})
     pieces = [*letters, *(f"{letter}@@" for letter in letters), "at@@", "th@@", "the", "cat"]
     words = [*translators.FIRST, *pieces]

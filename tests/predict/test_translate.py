@@ -8,6 +8,8 @@ from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.long_lines import LONGEST_WORD, split_to_fit
 from pet_fairseq.predict.translate import segment_lines, translate_lines, without_line_breaks
 
+LINE_BREAKS = [c for c in map(chr, range(0x3000)) if len(f"a{c}b".splitlines()) > 1]
+
 
 class Echo:
     """Reads up to ten words, and says each piece back between brackets."""
@@ -91,6 +93,18 @@ def test_a_line_for_a_line():
     assert found == ["[a]", "", "[" + "b. " * 9 + "b.] [b. b.]", "[c]"]
     assert counts.summary() == "1 of 4 lines: 1 split (line 3), 1 with broken bytes (line 3)"
     assert without_line_breaks("a\r\nb\nc") == "a  b c"
+
+
+@pytest.mark.parametrize("character", LINE_BREAKS)
+def test_a_line_break_within_a_line_divides_words(character):
+    """SentencePiece would join the words around some of them."""
+
+    class OneSpace(Echo):
+        def tokenise(self, text):
+            return text.split(" ")
+
+    found, bad = split_to_fit(OneSpace(), f"a{character}b", "split")
+    assert (found, bad) == ([["a", "b"]], None)
 
 
 def test_batches():

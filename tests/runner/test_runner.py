@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,6 +160,46 @@ def test_an_interrupted_training_goes_on(folder, monkeypatch, capsys):
     assert "model: goes on where it stopped" in capsys.readouterr().out
     assert read_record(training(folder).product).finished
     assert (folder / "runs/model/starts").read_text().split() == ["start", "start"]
+
+
+@pytest.fixture
+def trained(folder, monkeypatch):
+    """A training that has ended."""
+    fake_repair(monkeypatch)
+    model = training(folder)
+    with pytest.raises(UserError, match="model: sh failed"):
+        run(folder, model)
+    run(folder, model)
+    return model
+
+
+def test_a_best_checkpoint_that_is_gone_from_an_ended_training(trained, folder):
+    """Hours of training are not repeated, nor the last checkpoint removed, without a word."""
+    trained.product.unlink()
+    with pytest.raises(UserError, match=r"checkpoint_best.pt: is gone from .*; put it back, or gi"):
+        run(folder, trained)
+    assert trained.checkpoints()
+    trained.product.write_text("best\n")
+    run(folder, trained)
+    trained.product.unlink()
+    with pytest.raises(UserError, match="model: sh failed"):  # from the beginning
+        run(folder, trained, again=True)
+    run(folder, trained)
+    shutil.rmtree(trained.product.parent)
+    with pytest.raises(UserError, match="model: sh failed"):
+        run(folder, trained)  # nothing is left to lose
+
+
+def test_a_best_checkpoint_that_is_gone_from_an_interrupted_training(folder, monkeypatch):
+    """fairseq goes on, but finds no better one, whenever it is started."""
+    fake_repair(monkeypatch)
+    model = training(folder, TRAIN.replace("echo best >$0", ""))
+    with pytest.raises(UserError, match="model: sh failed"):
+        run(folder, model)
+    with pytest.raises(UserError, match=r"model: ended without .*_best.pt, see .*; if it was remo"):
+        run(folder, model)
+    with pytest.raises(UserError, match="model: sh failed"):  # from the beginning
+        run(folder, model, again=True)
 
 
 def test_an_interrupted_training_with_other_options_does_not_go_on(folder, monkeypatch):

@@ -36,11 +36,12 @@ from pet_fairseq.predict.corpus.shards import (
     write_summary,
 )
 from pet_fairseq.predict.corpus.text import OPTION, TextReader, check_text
+from pet_fairseq.predict.ctranslate2 import find_ctranslate2
 from pet_fairseq.predict.engine import Engine
-from pet_fairseq.predict.exported import find_exported, find_onnx
 from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.load_model import PATH
 from pet_fairseq.predict.long_lines import split_to_fit
+from pet_fairseq.predict.onnx import find_onnx
 from pet_fairseq.predict.shared_options import Search
 from pet_fairseq.predict.translate import check_numbers, open_engine
 from pet_fairseq.runner.call import Call
@@ -126,7 +127,7 @@ def with_subwords(settings: Record, files: Sequence[Path]) -> Record:
 
 def model_files(args: Namespace) -> list[Path]:
     """The files of a model, or the folder of an exported one; raises UserError if it has none."""
-    exported = find_exported(args.checkpoint)
+    exported = find_ctranslate2(args.checkpoint)
     if exported is not None:
         return [exported.resolve()]
     folder = Path(args.checkpoint)

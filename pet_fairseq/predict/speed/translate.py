@@ -231,7 +231,7 @@ def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) ->
     Raises:
         UserError: CTranslate2 is missing.
     """
-    from pet_fairseq.predict.exported import load_engine, measure_source, translate_tokens
+    from pet_fairseq.predict.ctranslate2 import load_engine, measure_source, translate_tokens
 
     engine = load_engine(folder, threads=threads)
     options = {"beam_size": beam, "max_decoding_length": max_length}

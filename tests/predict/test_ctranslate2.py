@@ -6,7 +6,7 @@ import pytest
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
-from pet_fairseq.predict.exported import check_tokens
+from pet_fairseq.predict.ctranslate2 import check_tokens
 
 
 def test_a_model_without_ends_of_sentences_is_refused(tmp_path):

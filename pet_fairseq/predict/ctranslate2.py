@@ -1,7 +1,4 @@
-"""Translation by other engines, with folders that `pet-fairseq export` wrote for them.
-
-These are CTranslate2 (`--to ctranslate2`) and ONNX Runtime (`--to onnx`).
-"""
+"""Translation by CTranslate2, with folders that `pet-fairseq export --to ctranslate2` wrote."""
 
 import importlib.util
 import json
@@ -23,18 +20,14 @@ from pet_fairseq.checkpoints.text_files import (
     read_languages,
 )
 from pet_fairseq.devices import usable_cores
-from pet_fairseq.errors import UserError, option_of
+from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit, source_room
-from pet_fairseq.predict.engine import BatchEngine, Engine
+from pet_fairseq.predict.engine import Engine
 from pet_fairseq.predict.load_model import PATH, choose_text
-from pet_fairseq.predict.onnx_model import ENCODER, OnnxModel, find_graph
-from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
-from pet_fairseq.predict.text import (
-    Text,
-    bpe_options,
-)
+from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search, refuse_options
+from pet_fairseq.predict.text import Text, bpe_options
 
 MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
 MODEL = "model.bin"
@@ -44,7 +37,7 @@ COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "fp16
 NO_POSITION = r"No position encodings are defined for positions >= (\d+)"
 
 
-def find_exported(path: str) -> Optional[Path]:
+def find_ctranslate2(path: str) -> Optional[Path]:
     """The folder of CTranslate2's form of a model: the one that is named, or one in it.
 
     Returns:
@@ -215,7 +208,7 @@ def _positions(translate: Callable[[int], None], most: int) -> int:
         return int(positions[1])
 
 
-def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> CTranslate2Engine:
+def open_ctranslate2(folder: Path, args: Namespace, text_options: list[str]) -> CTranslate2Engine:
     """Load a model in CTranslate2 with everything that a text needs.
 
     Args:
@@ -272,64 +265,6 @@ def reads_plain_sentences(config: Mapping[str, Any]) -> bool:
     CTranslate2 adds its end, or it has none, as OpenNMT's models, whose decoder begins with `<s>`.
     """
     return bool(config.get("add_source_eos")) or config.get("decoder_start_token") == "<s>"
-
-
-class OnnxEngine(BatchEngine):
-    """A model in ONNX."""
-
-    def __init__(self, model: OnnxModel, text: Text, languages: dict[str, str], search: Search):
-        super().__init__(text, languages)
-        self.model = model
-        self.search = search
-        self.room = model.config["max_source_tokens"]
-        self.longest = model.config["max_target_tokens"]
-
-    def translate_batch(self, sources: list[list[str]]) -> list[list[str]]:
-        found = self.model.translate(sources, self.search.beam, self.search.lenpen)
-        return [[" ".join(best) for best in some[: self.search.nbest]] for some in found]
-
-
-def open_onnx(folder: Path, args: Namespace, text_options: list[str]) -> OnnxEngine:
-    """Load a model in ONNX with everything that a text needs; arguments as for `open_exported`.
-
-    Raises:
-        UserError: ONNX Runtime is missing or cannot use the model, or an option that it lacks.
-        SystemExit: a wrong option, after a message.
-    """
-    refuse_options(args, ("ratio", "backbone_path"), "a model in ONNX has no plugins")
-    search = Search.of(args)
-    if search.sampling:
-        raise UserError("--sampling: models in ONNX translate by beam search only; leave it out")
-    refuse_gpu_and_precision(args, "ONNX Runtime")
-    model = OnnxModel(folder, args.threads or usable_cores())
-    words = dictionary_of(model.numbers)
-    languages = dict(zip(SIDES, model.config["languages"]))
-    folders = [*(around_data(Path(args.data)) if args.data else ()), folder]
-    text = choose_text(text_options, words, languages, folders, f"pet-fairseq {args.command}")
-    return OnnxEngine(model, text, languages, search)
-
-
-def find_onnx(path: str) -> Optional[Path]:
-    """The folder of a model in ONNX that is named, None if the path is of another kind."""
-    return Path(path) if find_graph(Path(path), ENCODER) else None
-
-
-def refuse_options(args: Namespace, names: Sequence[str], reason: str) -> None:
-    """Raise UserError if one of the options is given."""
-    for name in names:
-        if getattr(args, name) is not None:
-            raise UserError(f"{option_of(name)}: {reason}; leave it out")
-
-
-def refuse_gpu_and_precision(args: Namespace, engine: str) -> None:
-    """Raise UserError if an engine for CPUs is to run elsewhere, or a model in it otherwise."""
-    if args.device == "cuda":
-        raise UserError(f"--device cuda: {engine} runs on the CPU here; leave it out")
-    if args.precision != "auto":
-        raise UserError(
-            f"--precision {args.precision}: a model in {engine} has the precision that "
-            "pet-fairseq export gave it; leave it out"
-        )
 
 
 def read_vocabularies(folder: Path) -> tuple[list[str], list[str]]:
