@@ -11,14 +11,8 @@ import numpy as np
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_folder, write_json, write_text
 from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
-from pet_fairseq.selfcp.prompts import (
-    BARE,
-    TEMPLATE,
-    Record,
-    Template,
-    read_paragraphs,
-    read_records,
-)
+from pet_fairseq.selfcp.prompts import Record, read_paragraphs, read_records
+from pet_fairseq.selfcp.template import BARE, TEMPLATE, Template
 from pet_fairseq.selfcp.vocabulary import (
     CUE,
     DICTIONARY,

@@ -16,8 +16,8 @@ from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder_of, write_json
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.selfcp.prompts import read_template
 from pet_fairseq.selfcp.task import load_selfcp
+from pet_fairseq.selfcp.template import read_template
 from pet_fairseq.selfcp.vocabulary import open_vocabulary
 
 

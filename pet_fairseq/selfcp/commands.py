@@ -22,7 +22,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.segments import SEGMENTS_FROM, STRATEGIES
 
 if TYPE_CHECKING:
-    from pet_fairseq.selfcp.prompts import Template
+    from pet_fairseq.selfcp.template import Template
 
 SPLITS = ("train", "valid", "test")
 
@@ -152,7 +152,7 @@ def _prompts(args: Namespace) -> None:
 
 
 def _template(args: Namespace) -> "Template":
-    from pet_fairseq.selfcp.prompts import Template, read_chat_template
+    from pet_fairseq.selfcp.template import Template, read_chat_template
 
     if args.chat_template is not None:
         return read_chat_template(args.chat_template)._replace(between=args.between)

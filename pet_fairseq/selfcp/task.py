@@ -28,7 +28,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.selfcp.prompts import Record, read_template
+from pet_fairseq.selfcp.prompts import Record
 from pet_fairseq.selfcp.reader import PromptReader
 from pet_fairseq.selfcp.segments import (
     AT_ANY_RATIO,
@@ -36,6 +36,7 @@ from pet_fairseq.selfcp.segments import (
     WITHOUT_MEMORY,
     memory_length,
 )
+from pet_fairseq.selfcp.template import read_template
 from pet_fairseq.selfcp.vocabulary import CUE
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from pet_fairseq.selfcp.criterion import SelfCpCriterion
 from pet_fairseq.selfcp.dataset import pair_with_others, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
-from pet_fairseq.selfcp.prompts import Template
 from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig, read_range
+from pet_fairseq.selfcp.template import Template
 from tests.selfcp.test_model import TINY, make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
 from tests.translation import save_model
