@@ -16,6 +16,7 @@ from pet_fairseq.selfcp.template import BARE, TEMPLATE, Template
 from pet_fairseq.selfcp.vocabulary import (
     CUE,
     DICTIONARY,
+    SENTENCEPIECE,
     VOCAB_SIZE,
     SentencePieces,
     TokenizerPieces,
@@ -96,7 +97,7 @@ def encode_cue(cue: str, vocabulary: Vocabulary) -> np.ndarray:
 def check_out(out: Path, spm: Optional[Path]) -> None:
     """Raise UserError if the folder is there already or cannot be made."""
     if out.exists():
-        model = out / "spm.model"
+        model = out / SENTENCEPIECE
         other = spm is not None and model.is_file() and model.read_bytes() != spm.read_bytes()
         note = f", made with another SentencePiece model than --spm {spm}" if other else ""
         raise UserError(f"--out {out}: is there already{note}; give another folder or remove it")

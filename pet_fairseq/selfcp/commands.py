@@ -19,7 +19,7 @@ from pet_fairseq.cli_command import (
     add_subset_option,
 )
 from pet_fairseq.errors import UserError
-from pet_fairseq.selfcp.segments import SEGMENTS_FROM, STRATEGIES
+from pet_fairseq.selfcp.segments import SEGMENTS_FROM, check_strategy
 
 if TYPE_CHECKING:
     from pet_fairseq.selfcp.template import Template
@@ -253,10 +253,8 @@ def _model_options(args: Namespace) -> dict:
     Raises:
         UserError: an unknown strategy.
     """
-    if args.prompt_strategy not in (None, *STRATEGIES):
-        raise UserError(
-            f"--prompt-strategy {args.prompt_strategy}: give one of {', '.join(STRATEGIES)}"
-        )
+    if args.prompt_strategy is not None:
+        check_strategy(args.prompt_strategy)
     names = ("prompt_strategy", "memory_ratio", "window", "segments_from")
     given = {name: getattr(args, name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}
