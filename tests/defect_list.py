@@ -629,7 +629,7 @@ DEFECTS = (
     ),
     Defect(
         "every epoch draws the same ratios",
-        "pet_fairseq/selfcp/task.py:draw",
+        "pet_fairseq/selfcp/draws.py:draw",
         "numpy_seed(seed, epoch, number)",
         "numpy_seed(seed, 1, number)",
         "tests/selfcp/test_task.py",

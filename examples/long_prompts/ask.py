@@ -26,9 +26,10 @@ from pet_fairseq.errors import TooLongError, UserError, message_of
 from pet_fairseq.files import read_text
 from pet_fairseq.markdown import table
 from pet_fairseq.predict.text import build_text_of, find_subword_file, options_of_text
-from pet_fairseq.selfcp.dataset import PromptDataset
-from pet_fairseq.selfcp.prompts import Record, Template, read_template
-from pet_fairseq.selfcp.task import SelfCpTask, Texts, load_selfcp
+from pet_fairseq.selfcp.dataset import PromptDataset, Texts
+from pet_fairseq.selfcp.prompts import Record
+from pet_fairseq.selfcp.task import SelfCpTask, load_selfcp
+from pet_fairseq.selfcp.template import Template, read_template
 from pet_fairseq.selfcp.vocabulary import open_vocabulary
 
 WAYS = ("concat", "truncate_equal", "full")

@@ -11,17 +11,12 @@ import numpy as np
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_folder, write_json, write_text
 from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
-from pet_fairseq.selfcp.prompts import (
-    BARE,
-    TEMPLATE,
-    Record,
-    Template,
-    read_paragraphs,
-    read_records,
-)
+from pet_fairseq.selfcp.prompts import Record, read_paragraphs, read_records
+from pet_fairseq.selfcp.template import BARE, TEMPLATE, Template
 from pet_fairseq.selfcp.vocabulary import (
     CUE,
     DICTIONARY,
+    SENTENCEPIECE,
     VOCAB_SIZE,
     SentencePieces,
     TokenizerPieces,
@@ -102,7 +97,7 @@ def encode_cue(cue: str, vocabulary: Vocabulary) -> np.ndarray:
 def check_out(out: Path, spm: Optional[Path]) -> None:
     """Raise UserError if the folder is there already or cannot be made."""
     if out.exists():
-        model = out / "spm.model"
+        model = out / SENTENCEPIECE
         other = spm is not None and model.is_file() and model.read_bytes() != spm.read_bytes()
         note = f", made with another SentencePiece model than --spm {spm}" if other else ""
         raise UserError(f"--out {out}: is there already{note}; give another folder or remove it")

@@ -15,9 +15,10 @@ from pet_fairseq.checkpoints.loading import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder_of, write_json
+from pet_fairseq.selfcp.dataset import prompts_of
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.selfcp.prompts import read_template
 from pet_fairseq.selfcp.task import load_selfcp
+from pet_fairseq.selfcp.template import read_template
 from pet_fairseq.selfcp.vocabulary import open_vocabulary
 
 
@@ -98,8 +99,7 @@ def choose(
     check_candidates(candidates, texts)
     choices = Choices([], [], [])
     for sample in read_batches(task, subset, sentences, max_tokens, device):
-        prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
-        found, read = losses(model, prompts, tokens)
+        found, read = losses(model, prompts_of(sample), tokens)
         choices.chosen.extend(found.argmin(dim=1).tolist())
         choices.read.extend(read.tolist())
         pad = task.dictionary.pad()

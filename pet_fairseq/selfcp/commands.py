@@ -19,10 +19,10 @@ from pet_fairseq.cli_command import (
     add_subset_option,
 )
 from pet_fairseq.errors import UserError
-from pet_fairseq.selfcp.segments import SEGMENTS_FROM, STRATEGIES
+from pet_fairseq.selfcp.segments import SEGMENTS_FROM, check_strategy
 
 if TYPE_CHECKING:
-    from pet_fairseq.selfcp.prompts import Template
+    from pet_fairseq.selfcp.template import Template
 
 SPLITS = ("train", "valid", "test")
 
@@ -152,7 +152,7 @@ def _prompts(args: Namespace) -> None:
 
 
 def _template(args: Namespace) -> "Template":
-    from pet_fairseq.selfcp.prompts import Template, read_chat_template
+    from pet_fairseq.selfcp.template import Template, read_chat_template
 
     if args.chat_template is not None:
         return read_chat_template(args.chat_template)._replace(between=args.between)
@@ -253,10 +253,8 @@ def _model_options(args: Namespace) -> dict:
     Raises:
         UserError: an unknown strategy.
     """
-    if args.prompt_strategy not in (None, *STRATEGIES):
-        raise UserError(
-            f"--prompt-strategy {args.prompt_strategy}: give one of {', '.join(STRATEGIES)}"
-        )
+    if args.prompt_strategy is not None:
+        check_strategy(args.prompt_strategy)
     names = ("prompt_strategy", "memory_ratio", "window", "segments_from")
     given = {name: getattr(args, name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}

@@ -148,10 +148,23 @@ class PromptDataset(FairseqDataset):
         return batch
 
 
-def split_at(tokens: Tensor, symbol: int) -> tuple[Tensor, Tensor]:
-    """Return the tokens before and after the first such symbol."""
-    first = int(tokens.eq(symbol).nonzero()[0])
-    return tokens[:first], tokens[first + 1 :]
+class Texts:
+    """Texts in memory, as PromptDataset reads them."""
+
+    def __init__(self, texts: list[Tensor]):
+        self.texts = texts
+        self.sizes = np.array([len(text) for text in texts])
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.texts[index]
+
+
+def prompts_of(sample: dict) -> dict:
+    """The arguments of PromptReader.read in a batch, which may hold responses, too."""
+    return {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
 
 
 def pair_with_others(prompts) -> np.ndarray:

@@ -111,7 +111,7 @@ def fitting_ratio(
     strategy: str,
     ratio: float,
     room: int,
-    longest_segment: int,
+    compressor_room: int,
     longest: int = 0,
     halve_short: bool = False,
 ) -> float:
@@ -119,14 +119,14 @@ def fitting_ratio(
 
     Args:
         length, window, strategy, longest, halve_short: as for `split_prompt`.
-        room: tokens and memory tokens that may be read of the prompt. longest_segment: tokens of a
+        room: tokens and memory tokens that may be read of the prompt. compressor_room: tokens of a
             segment, its memory tags and, if recursive, the memory before it that the compressor
             may read.
     """
 
     def fits(ratio: float) -> bool:
         read, compressed = lengths_read(length, window, strategy, ratio, longest, halve_short)
-        return read <= room and compressed <= longest_segment
+        return read <= room and compressed <= compressor_room
 
     pieces = split_prompt(length, window, strategy, ratio, halve_short, longest)
     segments = {piece.length for piece in pieces if piece.compressed}

@@ -1,14 +1,12 @@
 """Task `selfcp`: a response to a query about a prompt."""
 
-import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 
-import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -20,52 +18,23 @@ from omegaconf import II, open_dict
 from torch import Tensor
 
 from pet_fairseq.all_sentences import AllSentences
-from pet_fairseq.byte_pieces import SPACE
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.checkpoints.loading import build_from_state, even_steps
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
-from pet_fairseq.selfcp.dataset import PromptDataset, split_at
+from pet_fairseq.selfcp.dataset import PromptDataset, Texts, prompts_of
+from pet_fairseq.selfcp.draws import Range, draw, read_range
+from pet_fairseq.selfcp.input_lines import complete_line, divide_line, find_query_ends, symbol_index
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.selfcp.prompts import Record, read_template
+from pet_fairseq.selfcp.prompts import Record
 from pet_fairseq.selfcp.reader import PromptReader
-from pet_fairseq.selfcp.segments import (
-    AT_ANY_RATIO,
-    SEGMENTS_FROM,
-    WITHOUT_MEMORY,
-    memory_length,
-)
-from pet_fairseq.selfcp.vocabulary import CUE
-
-logger = logging.getLogger(__name__)
+from pet_fairseq.selfcp.segments import SEGMENTS_FROM
+from pet_fairseq.selfcp.template import read_template
+from pet_fairseq.selfcp.training_checks import check_records_fit, check_tags_suffice
+from pet_fairseq.selfcp.vocabulary import CUE, PROMPT_SYMBOL
 
 READ_AT_ONCE = 8  # prompts, before a training
-BLANKS = (SPACE, "\u0120")  # a space alone, in pieces of SentencePiece and of bytes
-
-
-class Draws(NamedTuple):
-    """For each prompt of a batch; lists, so that fairseq neither moves nor rounds them."""
-
-    ratios: list[float]  # prompt tokens for one memory token
-    latter: list[bool]  # whether `auto` compresses the latter part
-
-
-def draw(numbers: Sequence[int], low: float, high: float, seed: int, epoch: int) -> Draws:
-    """Draw a ratio (SelfCP, section 5.1) and a side (SelfCP, section 3.1.1) for each record.
-
-    They are drawn anew in each epoch and depend on nothing else: not on the batch that a record is
-    in, on workers that load data, or on where training was resumed.
-
-    Args:
-        numbers: of the records in their data set.
-    """
-    ratios, latter = [], []
-    for number in numbers:
-        with data_utils.numpy_seed(seed, epoch, number):
-            ratios.append(float(np.random.uniform(low, high)))
-            latter.append(bool(np.random.rand() < 0.5))
-    return Draws(ratios, latter)
 
 
 @dataclass
@@ -87,7 +56,7 @@ class SelfCpTaskConfig(FairseqDataclass):
         },
     )
     prompt_symbol: str = field(
-        default="<prompt>",
+        default=PROMPT_SYMBOL,
         metadata={"help": "symbol between query and prompt in lines for fairseq-interactive"},
     )
     seed: int = II("common.seed")
@@ -96,23 +65,6 @@ class SelfCpTaskConfig(FairseqDataclass):
     save_dir: str = II("checkpoint.save_dir")
     restore_file: str = II("checkpoint.restore_file")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
-
-
-def read_range(text: str) -> Optional[tuple[float, float]]:
-    """Read a range of ratios, None for an empty text.
-
-    Raises:
-        UserError: not LOW,HIGH with 1 <= LOW <= HIGH.
-    """
-    if not text:
-        return None
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError:
-        low, high = 0.0, 0.0
-    if not 1 <= low <= high < float("inf"):
-        raise UserError(f"--memory-ratio-range {text}: give LOW,HIGH with 1 <= LOW <= HIGH")
-    return low, high
 
 
 def read_cue(path: Path, dictionary: Dictionary) -> Optional[Tensor]:
@@ -140,7 +92,7 @@ class SelfCpTask(AllSentences):
     def __init__(self, cfg: SelfCpTaskConfig, dictionary: Dictionary):
         super().__init__(cfg)
         self.dictionary = dictionary
-        self.ratios = read_range(cfg.memory_ratio_range)
+        self.ratio_range = read_range(cfg.memory_ratio_range)
         self.cue = read_cue(Path(cfg.data, CUE), dictionary)
         self.template = read_template(Path(cfg.data))
         self.template_tokens: list[int] = []  # of the text in front of a query, once encoded
@@ -186,7 +138,7 @@ class SelfCpTask(AllSentences):
         """
         model = super().build_model(cfg, from_checkpoint)
         if not from_checkpoint:
-            self._check_tags(cfg)
+            check_tags_suffice(cfg, self.ratio_range)
         number = getattr(cfg, "standardise_on", 0)  # checkpoints of before do not have it
         if number and not from_checkpoint and not self._is_loaded():
             self.load_dataset("train")
@@ -202,33 +154,18 @@ class SelfCpTask(AllSentences):
         path = os.path.join(self.cfg.save_dir, name) if name == default else name
         return PathManager.exists(path)
 
-    def _check_tags(self, cfg: FairseqDataclass) -> None:
-        """Raise UserError if the longest segment becomes more memory tokens than there are tags."""
-        if cfg.memory_tags == 1 or cfg.prompt_strategy in WITHOUT_MEMORY:  # all share one
-            return
-        longest = cfg.segment_tokens or cfg.window
-        ratio = min([cfg.memory_ratio, *(self.ratios or ())])  # validation has the first
-        needed = memory_length(longest, ratio)
-        if cfg.memory_tags < needed:
-            raise UserError(
-                f"--memory-tags {cfg.memory_tags}: a segment of {longest} tokens becomes {needed} "
-                f"memory tokens at ratio {ratio:g}; give as many tags, larger ratios in "
-                "--memory-ratio and --memory-ratio-range, or a smaller window"
-            )
-
     def _first_batches(self, number: int) -> Iterator[dict]:
         """Prompts from all over the training set, drawn for as in an epoch before the first one."""
         dataset = self.dataset("train")
         indices = even_steps(len(dataset), number)
         for i in range(0, len(indices), READ_AT_ONCE):
             sample = dataset.collater([dataset[j] for j in indices[i : i + READ_AT_ONCE]])
-            batch = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
-            yield {**batch, **self._draws(sample, epoch=0)}
+            yield {**prompts_of(sample), **self._draws(sample, epoch=0)}
 
     def _draws(self, sample: dict, epoch: int) -> dict:
-        if self.ratios is None:
+        if self.ratio_range is None:
             return {}
-        return draw(sample["id"].tolist(), *self.ratios, self.cfg.seed, epoch)._asdict()
+        return draw(sample["id"].tolist(), *self.ratio_range, self.cfg.seed, epoch)._asdict()
 
     def begin_epoch(self, epoch: int, model: BaseFairseqModel) -> None:
         """Remember the epoch, for which training draws; before the first, check what will be read.
@@ -242,74 +179,15 @@ class SelfCpTask(AllSentences):
         if epoch > 1:
             return
         reader = model.encoder
-        self._check_lengths("--train-subset", self.cfg.train_subset, reader, self._ratio(reader))
+        self._check_records_fit("--train-subset", self.cfg.train_subset, reader, self.ratio_range)
         for split in self.cfg.valid_subset.split(","):
-            self._check_lengths("--valid-subset", split, reader, reader.cfg.memory_ratio)
+            self._check_records_fit("--valid-subset", split, reader, None)
 
-    def _ratio(self, reader: PromptReader) -> Optional[float]:
-        """The lowest ratio in training; None where it is raised for a prompt that would not fit."""
-        if self.ratios is None:
-            return reader.cfg.memory_ratio
-        return self.ratios[0] if reader.cfg.prompt_strategy in WITHOUT_MEMORY else None
-
-    def _check_lengths(
-        self, option: str, split: str, reader: PromptReader, ratio: Optional[float]
+    def _check_records_fit(
+        self, option: str, split: str, reader: PromptReader, drawn: Optional[Range]
     ) -> None:
-        """Raise UserError if a record of a subset that is loaded does not fit into the model.
-
-        Args:
-            ratio: as for `positions_needed`.
-        """
-        if split not in self.datasets:  # not loaded, as with --disable-validation
-            return
-        positions = reader.inner.max_positions()
-        for lengths in self._lengths_left(split, reader, ratio):
-            needed = reader.positions_needed(*lengths, ratio)
-            if needed > positions:
-                at, remedy = self._remedy(option, reader, ratio)
-                raise UserError(
-                    f"{option} {split}: a query, its prompt and response come to {needed} tokens"
-                    f"{at}, but the backbone has {positions} positions; give {remedy}"
-                )
-
-    def _remedy(self, option: str, reader: PromptReader, ratio: Optional[float]) -> tuple[str, str]:
-        """At which ratio a record does not fit, and what to give in place of what was given."""
-        strategy = reader.cfg.prompt_strategy
-        if strategy == "full":
-            return "", "a --prompt-strategy that reads less or shorter records"
-        remedy = "a smaller --window or shorter records"
-        if strategy in AT_ANY_RATIO:
-            return "", remedy
-        if ratio is None:
-            return " at any memory ratio", remedy
-        of_range = option == "--train-subset" and self.ratios is not None
-        given = "the least of --memory-ratio-range," if of_range else "--memory-ratio"
-        return f" at {given} {ratio:g}", f"a larger ratio, {remedy}"
-
-    def _lengths_left(
-        self, split: str, reader: PromptReader, ratio: Optional[float]
-    ) -> Iterator[tuple[int, int, int]]:
-        """The data set's `lengths`, of prompts that are thinned out those that are left.
-
-        How much is left, only the backbone tells, which reads those that do not fit whole.
-        """
-        dataset = self.dataset(split)
-        positions, device = reader.inner.max_positions(), reader.memory_tag.device
-        end = torch.tensor([self.dictionary.eos()])
-        lengths = list(dataset.lengths())
-        long = {i for i, of_one in enumerate(lengths) if sum(of_one) > positions}
-        if reader.thins_out and long:
-            logger.info(
-                f"reading {len(long):,} long records of {split}, to see how much of them is left"
-            )
-        for i, (query, prompt, after) in enumerate(lengths):
-            if reader.thins_out and i in long:
-                record = dataset[i]
-                head = torch.cat([end, record["query"].long()]).to(device)
-                text = record["prompt"].long().to(device)
-                assert ratio is not None, "these strategies have no memory, and no raised ratios"
-                prompt = len(reader.thin_out(head, text, ratio))
-            yield query, prompt, after
+        if split in self.datasets:  # else not loaded, as with --disable-validation
+            check_records_fit(self.dataset(split), option, split, reader, drawn)
 
     def train_step(self, sample: dict, *others, **options):
         """Draw for each prompt, in this process: copies in workers do not see that epochs begin."""
@@ -321,17 +199,9 @@ class SelfCpTask(AllSentences):
         """A line QUERY <prompt> PROMPT, or only a prompt, with the template's text in front.
 
         Raises:
-            UserError: that text has the symbol, at which the line would be divided.
+            UserError: that text has the symbol.
         """
-        before, symbol = self.template.before, self.cfg.prompt_symbol
-        if symbol in before:
-            raise UserError(
-                f"--prompt-symbol {symbol}: stands in the text in front of each query, too; give "
-                "a word of the dictionary that does not"
-            )
-        if before and symbol not in line:
-            return f"{before}{symbol}{self.template.between}{line}"
-        return before + line
+        return complete_line(line, self.template, self.cfg.prompt_symbol)
 
     def encode_template(self, encode_fn: Callable[[str], str]) -> None:
         """Note the tokens of the text in front of each query."""
@@ -355,25 +225,11 @@ class SelfCpTask(AllSentences):
         Raises:
             UserError: the dictionary lacks --prompt-symbol.
         """
-        symbol = self.dictionary.index(self.cfg.prompt_symbol)
-        if symbol == self.dictionary.unk():
-            raise UserError(
-                f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary; give a word of "
-                "it that no text has, such as <|endoftext|> where the tokenizer has that"
-            )
-        # what "query <prompt> text" has before the symbol
-        blanks = {self.dictionary.index(name) for name in BLANKS} - {self.dictionary.unk()}
-        pairs = []
-        for tokens in src_tokens:
-            if len(tokens) and tokens[-1] == self.dictionary.eos():  # a chat's text may hold more
-                tokens = tokens[:-1]
-            if not tokens.eq(symbol).any():
-                tokens = torch.cat([tokens.new_tensor([symbol]), tokens])  # all is prompt
-            query, prompt = split_at(tokens, symbol)
-            ends_in_blank = len(query) > 0 and int(query[-1]) in blanks
-            if ends_in_blank and query.tolist() != self.template_tokens:
-                query = query[:-1]
-            pairs.append((query, prompt))
+        symbol = symbol_index(self.cfg.prompt_symbol, self.dictionary)
+        pairs = [
+            divide_line(tokens, symbol, self.dictionary, self.template_tokens)
+            for tokens in src_tokens
+        ]
         queries, prompts = (Texts(list(side)) for side in zip(*pairs))
         return PromptDataset(queries, prompts, None, self.dictionary, cue=self.cue)
 
@@ -383,30 +239,15 @@ class SelfCpTask(AllSentences):
         Raises:
             UserError: they do not tell where a query ends.
         """
-        net_input = sample["net_input"]
+        net_input = dict(sample["net_input"])
+        tokens = net_input["src_tokens"]
         if "query_lengths" not in net_input:
-            ends = self._query_lengths(net_input["src_tokens"])
-            net_input = {**net_input, "query_lengths": ends}
-            sample = {**sample, "net_input": net_input}
+            ends = find_query_ends(tokens, self.dictionary.bos(), self.template_tokens)
+            net_input["query_lengths"] = ends
         if self.cue is not None and "cue" not in net_input:
-            cue = self.cue.to(net_input["src_tokens"].device)
-            sample = {**sample, "net_input": {**net_input, "cue": cue}}
+            net_input["cue"] = self.cue.to(tokens.device)
+        sample = {**sample, "net_input": net_input}
         return super().inference_step(generator, models, sample, *others, **options)
-
-    def _query_lengths(self, src_tokens: Tensor) -> Tensor:
-        """Where each query ends, B: at the first <s> behind those of the template.
-
-        Raises:
-            UserError: a line has more of them.
-        """
-        starts = src_tokens.eq(self.dictionary.bos()).int()
-        ending = self.template_tokens.count(self.dictionary.bos()) + 1
-        if starts.sum(dim=1).max() > ending:
-            raise UserError(
-                "input: a line has <s> in its text, and fairseq-interactive does not say where the "
-                "query ends; use pet_fairseq.from_pretrained, or leave it out"
-            )
-        return starts.cumsum(dim=1).eq(ending).int().argmax(dim=1)
 
     def max_positions(self) -> tuple[int, int]:
         return sys.maxsize, sys.maxsize
@@ -418,20 +259,6 @@ class SelfCpTask(AllSentences):
     @property
     def target_dictionary(self) -> Dictionary:
         return self.dictionary
-
-
-class Texts:
-    """Texts in memory, as PromptDataset reads them."""
-
-    def __init__(self, texts: list[Tensor]):
-        self.texts = texts
-        self.sizes = np.array([len(text) for text in texts])
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, index: int) -> Tensor:
-        return self.texts[index]
 
 
 def load_selfcp(

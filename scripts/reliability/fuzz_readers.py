@@ -64,7 +64,7 @@ def ratios(folder: Path):
     from pet_fairseq.pet.pair_search.report import read_stacks
     from pet_fairseq.pet.simplified_thresholds import read_threshold
     from pet_fairseq.recipes.catalogue import BESIDE_THE_PACKAGE, PACKAGE, load_recipes
-    from pet_fairseq.selfcp.task import read_range
+    from pet_fairseq.selfcp.draws import read_range
 
     load_recipes(BESIDE_THE_PACKAGE)
     parse_row = importlib.import_module(f"{PACKAGE}.selfcp.rows").parse_row

@@ -31,7 +31,7 @@ SECTIONS = {  # by their tables of contents
     "pet_fairseq/selfcp/compressor.py": {"eq. 1"},  # hidden states at the memory tags
     "pet_fairseq/selfcp/connector.py": {"eq. 2"},
     "pet_fairseq/selfcp/criterion.py": {"eq. 3"},  # the language model's loss
-    "pet_fairseq/selfcp/task.py": {"3.1.1", "5.1"},  # former or latter; ratios from 2 to 16
+    "pet_fairseq/selfcp/draws.py": {"3.1.1", "5.1"},  # former or latter; ratios from 2 to 16
     "pet_fairseq/selfcp/choose.py": {"4.5.3"},  # in-context learning
     "pet_fairseq/selfcp/bank/bank.py": {"eq. 4"},  # cosine similarity of demonstrations
     "pet_fairseq/selfcp/bank/demonstrations.py": {"3.2", "eq. 4"},  # in-context learning

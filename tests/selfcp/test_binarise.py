@@ -16,7 +16,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp import vocabulary as vocabularies
 from pet_fairseq.selfcp.binarise import atomic_folder, make_prompts
 from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
-from pet_fairseq.selfcp.prompts import Template
+from pet_fairseq.selfcp.template import Template
 from pet_fairseq.selfcp.vocabulary import SentencePieces, train_model
 
 SYLLABLES = "ba ko ri sen tul mo fi gar".split()

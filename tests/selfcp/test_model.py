@@ -13,11 +13,10 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.hooks import forward_hooks
 from pet_fairseq.selfcp.connector import rarest_word
-from pet_fairseq.selfcp.dataset import PromptDataset
+from pet_fairseq.selfcp.dataset import PromptDataset, Texts
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
-from pet_fairseq.selfcp.task import Texts
 from tests.translation import make_task as make_translation
 from tests.translation import save_model
 

@@ -14,11 +14,13 @@ from omegaconf import OmegaConf
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.criterion import SelfCpCriterion
-from pet_fairseq.selfcp.dataset import pair_with_others, split_at
+from pet_fairseq.selfcp.dataset import pair_with_others
+from pet_fairseq.selfcp.draws import read_range
+from pet_fairseq.selfcp.input_lines import split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
-from pet_fairseq.selfcp.prompts import Template
-from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig, read_range
+from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig
+from pet_fairseq.selfcp.template import Template
 from tests.selfcp.test_model import TINY, make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
 from tests.translation import save_model

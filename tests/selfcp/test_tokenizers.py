@@ -19,8 +19,8 @@ from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.predict.hub import CompletedLines
 from pet_fairseq.selfcp.binarise import make_prompts
 from pet_fairseq.selfcp.choose import encode
-from pet_fairseq.selfcp.prompts import Template, read_chat_template
 from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig
+from pet_fairseq.selfcp.template import Template, read_chat_template
 from tests.huggingface.llama import byte_level_tokenizer, write_llama
 
 RECORDS = [("ab c", "fab ab", "a"), ("", "a" * 20, "b a\nd"), ("e", "", "<|start|>f")]

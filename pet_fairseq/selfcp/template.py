@@ -1,0 +1,124 @@
+"""Templates: what stands around the parts of a record, also as a model's chat template has it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.huggingface.tokenizer_file import content
+from pet_fairseq.selfcp.prompts import Record
+
+TEMPLATE = "template.json"  # the template's file in a folder of data
+
+
+class Template(NamedTuple):
+    """What stands around the parts of a record.
+
+    The parts are tokenized one by one, so no piece reaches from one into the next. Most tokenizers
+    have pieces of a space and a word, so the space between two parts belongs to the later one.
+
+    Attributes:
+        before: in front of the query. cue: between prompt and response, where it is never
+            compressed; spaces at its end are tokenized with the response. after: behind the
+            response, of which it is a part. between: between a query and a prompt that are not
+            empty, as a part of the prompt.
+    """
+
+    before: str = ""
+    cue: str = ""
+    after: str = ""
+    between: str = " "
+
+    def around(self, record: Record) -> Record:
+        """The record with what stands around its parts; the cue is a part of its own."""
+        query = self.before + record.query
+        between = self.between if query and record.prompt else ""
+        return Record(query, between + record.prompt, self.answer(record.response))
+
+    def cue_alone(self) -> str:
+        """The cue without the spaces at its end."""
+        return self.cue.rstrip(" ")
+
+    def answer(self, response: str) -> str:
+        """A response with what is tokenized with it."""
+        return self.cue[len(self.cue_alone()) :] + response + self.after
+
+
+BARE = Template()
+
+
+def read_template(folder: Path) -> Template:
+    """The template that a folder of data was made with.
+
+    Raises:
+        UserError: its file is damaged.
+    """
+    path = folder / TEMPLATE
+    if not path.is_file():
+        return BARE
+    try:
+        return Template(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: not readable ({error}); make the data again") from error
+
+
+def read_chat_template(path: Path) -> Template:
+    """What a model's chat template has around a question and its answer.
+
+    What stands behind the answer ends before the model's own end of text: data have fairseq's </s>
+    there, which has its place in an imported vocabulary.
+
+    Args:
+        path: tokenizer_config.json, or the template itself (chat_template.jinja), whose special
+            pieces are named by the tokenizer_config.json beside it, if there is one.
+    Raises:
+        UserError: no such file or template, or one that does not show a question and an answer.
+    """
+    beside = path if path.suffix == ".json" else path.with_name("tokenizer_config.json")
+    options = _read_template(beside, json.loads) if beside.is_file() or beside == path else {}
+    if beside != path and isinstance(options, dict):
+        options["chat_template"] = _read_template(path, str)
+    source = options.get("chat_template") if isinstance(options, dict) else None
+    if not isinstance(source, str):
+        raise UserError(f"--chat-template {path}: has no chat_template; give --cue in its place")
+    question, answer = "\u2460question\u2460", "\u2460answer\u2460"  # no template has these
+    asked = [{"role": "user", "content": question}]
+    answered = [*asked, {"role": "assistant", "content": answer}]
+    try:
+        start = _render(source, asked, options, add_generation_prompt=True)
+        whole = _render(source, answered, options, add_generation_prompt=False)
+    except jinja2.TemplateError as error:
+        raise UserError(f"--chat-template {path}: {error}; give --cue in its place") from error
+    before, found, cue = start.partition(question)
+    _, ended, after = whole.partition(answer)
+    if not found or not ended:
+        lacking = "an answer" if found else "a question"
+        raise UserError(
+            f"--chat-template {path}: has no place for {lacking}; give --cue in its place"
+        )
+    end = content(options.get("eos_token"))
+    return Template(before, cue, after.partition(end)[0] if end else after)
+
+
+def _read_template(file: Path, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"--chat-template {file}: not readable ({error})") from error
+
+
+def _render(source: str, messages: list[dict], options: dict, **settings) -> str:
+    """A conversation as a chat template shows it; `options` name the special pieces."""
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = _raise
+    special = {name: content(v) for name, v in options.items() if name.endswith("_token")}
+    special = {name: piece or "" for name, piece in special.items()}
+    return environment.from_string(source).render(messages=messages, **special, **settings)
+
+
+def _raise(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
