@@ -122,9 +122,9 @@ def open_engine(args: Namespace, text_options: list[str]) -> Engine:
     marian = find_marian(args.checkpoint)
     if marian is not None:
         return open_marian(marian, args, text_options)
-    exported = find_ctranslate2(args.checkpoint)
-    if exported is not None:
-        return open_ctranslate2(exported, args, text_options)
+    converted = find_ctranslate2(args.checkpoint)
+    if converted is not None:
+        return open_ctranslate2(converted, args, text_options)
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     with imported(args.checkpoint) as checkpoint:

@@ -172,9 +172,9 @@ def over_time(path: Path) -> None:
         lowest, highest = [min(one) for one in seeds], [max(one) for one in seeds]
         axes.fill_between(updates, lowest, highest, color=f"C{i}", alpha=0.15, linewidth=0)
         ends[name] = longest, mean(by_update[longest])
-    for updates in shorter:
-        for i, by_update in enumerate(relative_kl(by_schedule[updates]).values()):
-            axes.plot(updates, mean(by_update[updates]), f"C{i}x", markersize=9)
+    for length in shorter:
+        for i, by_update in enumerate(relative_kl(by_schedule[length]).values()):
+            axes.plot(length, mean(by_update[length]), f"C{i}x", markersize=9)
     ticks = [1000, 2000, 4000, 8000, longest]
     axes.set(xscale="log", ylim=(0.65, 1.35))
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

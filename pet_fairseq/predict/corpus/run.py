@@ -127,9 +127,9 @@ def with_subwords(settings: Record, files: Sequence[Path]) -> Record:
 
 def model_files(args: Namespace) -> list[Path]:
     """The files of a model, or the folder of an exported one; raises UserError if it has none."""
-    exported = find_ctranslate2(args.checkpoint)
-    if exported is not None:
-        return [exported.resolve()]
+    converted = find_ctranslate2(args.checkpoint)
+    if converted is not None:
+        return [converted.resolve()]
     folder = Path(args.checkpoint)
     forms = (find_onnx(str(folder)), find_marian(str(folder)), (folder / CONFIG).is_file())
     if any(forms) and find_checkpoint(folder) is None:
