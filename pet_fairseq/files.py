@@ -58,13 +58,14 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         UserError: another process is filling it.
     """
     temporary = temporary_path(folder)
+    busy = f"{folder}: another command is writing it; wait for it, or give another folder"
     with naming(folder):
         if temporary.exists():
-            with _held(temporary, folder):
+            with folder_lock(temporary, busy):
                 shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
         temporary.mkdir()
     try:
-        with naming(folder), _held(temporary, folder):
+        with naming(folder), folder_lock(temporary, busy):
             yield temporary
             temporary.rename(folder)
     finally:
@@ -72,28 +73,25 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _held(temporary: Path, folder: Path) -> Iterator[None]:
-    """Hold the temporary form of a folder, so that no other process takes it for one left behind.
+def folder_lock(folder: Path, busy: str) -> Iterator[None]:
+    """Inside the block no other process has the lock of a folder; it ends with the process.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process has it; `busy` is the message.
     """
-    handle = os.open(temporary, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        _lock(handle, folder)
+        _take_lock(handle, busy)
         yield
     finally:
         os.close(handle)
 
 
-def _lock(handle: int, folder: Path) -> None:
-    """Lock an open file until it is closed, at the latest when this process ends."""
+def _take_lock(handle: int, busy: str) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise UserError(
-            f"{folder}: another command is writing it; wait for it, or give another folder"
-        ) from error
+        raise UserError(busy) from error
 
 
 @contextmanager

@@ -11,12 +11,11 @@ C is the width of the language model. Numbers are little-endian. Bytes that the 
 count are left from an interrupted build: they are not read, and the next build overwrites them.
 """
 
-import fcntl
 import hashlib
 import os
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -24,7 +23,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import temporary_path
+from pet_fairseq.files import folder_lock, temporary_path
 from pet_fairseq.selfcp.bank.manifest import MANIFEST, Block, Manifest, Source, read_manifest
 
 FILES = MEMORY, FIRST, INDEX = "memory.f32", "first.f32", "index.bin"
@@ -178,27 +177,13 @@ class Writer:
         self.manifest.write(self.folder)
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Inside the block no other process writes the bank; the lock ends with the process.
+def locked(folder: Path) -> AbstractContextManager[None]:
+    """Inside the block no other process writes the bank.
 
     Raises:
         UserError: another process is writing it.
     """
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        take_lock(handle, folder)
-        yield
-    finally:
-        os.close(handle)
-
-
-def take_lock(handle: int, folder: Path) -> None:
-    """Lock an open folder; raises UserError if another process holds the lock."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UserError(f"{folder}: another process is writing this bank; wait for it") from error
+    return folder_lock(folder, f"{folder}: another process is writing this bank; wait for it")
 
 
 def create(folder: Path, width: int, memory_ratio: float, made_with: dict[str, str]) -> None:
