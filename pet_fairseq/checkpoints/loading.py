@@ -143,10 +143,8 @@ def build_from_state(
         cfg.task.data = data or trained
     if not data:
         check_own_data(trained, path, option)
-    if not Path(first_folder(cfg.task.data)).is_dir():
-        raise UserError(
-            f"--data {cfg.task.data}: no such folder; give one made by fairseq-preprocess"
-        )
+    elif not Path(first_folder(data)).is_dir():
+        raise UserError(f"--data {data}: no such folder; give one made by fairseq-preprocess")
     if data and "source_lang" in cfg.task:
         with open_dict(cfg):
             cfg.task.update(find_languages(cfg.task, trained, data, "--data"))
