@@ -210,6 +210,13 @@ def _add_training_options(group) -> None:
         "--hours", type=float, metavar="H", help="train for as many updates as fit into H hours"
     )
     group.add_argument(
+        "--lr",
+        type=float,
+        metavar="RATE",
+        help="the peak learning rate (default: 0.7 over the student's width, at most 0.014, or "
+        "0.01 for PET); in long trainings a half or a quarter of that can be better",
+    )
+    group.add_argument(
         "--max-tokens",
         type=int,
         metavar="N",

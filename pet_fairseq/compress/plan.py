@@ -66,7 +66,8 @@ class Request:
     Attributes:
         data: the folder with all sets. more_data: folders with more of the training set; each epoch
             of fairseq reads the next one of all.
-        updates, hours: how long to train, at most one of them.
+        updates, hours: how long to train, at most one of them. lr: the peak learning rate; None:
+            by the student's width.
         max_tokens: how many are in memory at a time; None for those of a batch.
         test: a subset of the data, or a folder like it with a subset `test`.
         reference, source: raw text of the test set.
@@ -86,6 +87,7 @@ class Request:
     device: Device
     updates: Optional[int] = None
     hours: Optional[float] = None
+    lr: Optional[float] = None
     max_tokens: Optional[int] = None
     seed: int = 1
     test: str = "test"
@@ -306,6 +308,8 @@ def check_options(request: Union[Request, Namespace]) -> None:
         check_positive(updates=request.updates)
     if request.hours is not None:
         check_hours(request.hours)
+    if request.lr is not None and not 0 < request.lr < 1:
+        raise UserError(f"--lr {request.lr:g}: give a peak learning rate between 0 and 1")
     if request.max_tokens is not None:
         check_positive(max_tokens=request.max_tokens)
 

@@ -61,7 +61,7 @@ from pet_fairseq.runner.run import dry_run, run_stages
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
 OPTIONS = (  # that a Request has under the same names
-    *("updates", "hours", "max_tokens", "seed", "student_form"),
+    *("updates", "hours", "lr", "max_tokens", "seed", "student_form"),
     *("shortlist", "remove_bpe", "tokenizer", "comet", "rouge"),
 )
 

@@ -38,6 +38,7 @@ def build_pipeline(plan: Plan) -> Pipeline:
     disk = (1 + plan.method.warms_up) * _disk(plan)
     about = (
         plan.budget.describe(plan.batch, request.device.count),
+        f"peak learning rate: {peak_rate(plan):g}",
         f"disk: about {in_megabytes(disk)} for checkpoints",
     )
     return Pipeline(build_stages(plan), request.out, places, about)
@@ -145,13 +146,18 @@ def training_options(plan: Plan, criterion: str) -> tuple[Word, ...]:
     """The options that all trainings have in common."""
     return (
         *(*plan.teacher.languages, *plan.student.options, *COMMON),
-        *("--lr", f"{learning_rate(plan.student.width, plan.method.arch):g}"),
+        *("--lr", f"{peak_rate(plan):g}"),
         *(*plan.batch.options, "--seed", str(plan.request.seed)),
         # with fairseq's default, -1, the first of several parts is lost
         *(("--upsample-primary", "1") if plan.parts > 1 else ()),
         *(("--num-workers", "0") if plan.request.device.name == "cpu" else ()),
         *criterion_options(criterion, plan.teacher.path, plan.cache),
     )
+
+
+def peak_rate(plan: Plan) -> float:
+    """The learning rate that the user gives, or that of the student's width."""
+    return plan.request.lr or learning_rate(plan.student.width, plan.method.arch)
 
 
 def _disk(plan: Plan) -> int:

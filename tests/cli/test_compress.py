@@ -278,6 +278,8 @@ def test_another_test_set(build, raw, data, tmp_path):
         ({"size": Size(megabytes=0.001)}, r"--megabytes 0\.001: the nearest student"),
         ({"updates": 5, "hours": 1.0}, "--updates and --hours: both say how long"),
         ({"updates": 0}, "--updates 0: give 1 or more"),
+        ({"lr": 0.0}, "--lr 0: give a peak learning rate between 0 and 1"),
+        ({"lr": float("nan")}, "--lr nan: give a peak learning rate between 0 and 1"),
         ({"hours": 0.0}, "--hours 0: give a number above 0"),
         ({"hours": float("inf")}, "--hours inf: give a number above 0 that is finite"),
         ({"test": "test1"}, "--test test1: .* has no test1 set, only test, train, valid"),

@@ -156,6 +156,15 @@ def test_a_training_set_in_several_folders(task, tmp_path):
     assert {"DATA", "DATA2", "DATA3"} < record.inputs.keys()
 
 
+def test_the_learning_rate_is_the_users_or_the_widths(task, tmp_path):
+    for given, rate in ((None, "0.014"), (0.003, "0.003")):  # 0.7 over the width would be more
+        plan = plan_for([Path(task.cfg.data)], task, tmp_path, updates=9, lr=given)
+        pipeline = build_pipeline(plan)
+        training = next(stage for stage in pipeline.stages if stage.name == "training")
+        assert training.option("--lr") == rate
+        assert f"peak learning rate: {rate}" in pipeline.about
+
+
 def test_wrong_folders_of_several(task, tmp_path):
     folders = several(task, tmp_path, [5, 5])
     gone = tmp_path / "gone"
