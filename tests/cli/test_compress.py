@@ -215,8 +215,9 @@ def test_precision_on_a_cpu(teacher, data, tmp_path, capsys):
     words = ("compress", teacher, "--data", data, "--out", tmp_path / "out", "--rate", 50)
     words = [*map(str, words), "--device", "cpu", "--dry-run"]
     assert cli.main(words) == 0
-    length, disk, *commands = capsys.readouterr().out.splitlines()
+    length, rate, disk, *commands = capsys.readouterr().out.splitlines()
     assert length.startswith("# training: ") and "1,000 in all" in length
+    assert rate.startswith("# peak learning rate: 0.0")
     assert disk.startswith("# disk: about ")
     assert any(line.startswith("fairseq-train") for line in commands)
     assert cli.main([*words, "--precision", "bf16"]) == 0
@@ -607,7 +608,7 @@ def test_bf16_on_a_cpu(teacher, data, tmp_path):
         *("pet-fairseq", *command, "--updates", "400", "--precision", "bf16")
     ).output.splitlines()
     assert lines[0].startswith("training: ") and "400 in all" in lines[0]
-    assert lines[1].startswith("disk: about ")
+    assert lines[2].startswith("disk: about ")
     (told,) = [line for line in lines if line.startswith("training: ends about ")]
     megabytes = re.search(r"memory ([\d,]+) MB, up to [\d,]+ MB more later; disk (\d+) MB$", told)
     assert 100 < int(megabytes[1].replace(",", "")) < 4_000
