@@ -27,11 +27,13 @@ def blank(axes: Axes, width: float, height: float) -> None:
     axes.axis("off")
 
 
-def box(axes: Axes, x: float, y: float, width: float, color: str, text: str) -> None:
-    """A box of height 0.6 with its text; x and y: its lower left corner."""
+def box(
+    axes: Axes, x: float, y: float, width: float, color: str, text: str, height: float = 0.6
+) -> None:
+    """A box with its text; x and y: its lower left corner."""
     style = dict(boxstyle="round,pad=0,rounding_size=0.1", facecolor=color, edgecolor=INK)
-    axes.add_patch(FancyBboxPatch((x, y), width, 0.6, linewidth=0.8, **style))
-    axes.text(x + width / 2, y + 0.3, text, ha="center", va="center", fontsize=9, color=INK)
+    axes.add_patch(FancyBboxPatch((x, y), width, height, linewidth=0.8, **style))
+    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9, color=INK)
 
 
 def join(axes: Axes, start: tuple[float, float], end: tuple[float, float], bend: float) -> None:
@@ -85,10 +87,8 @@ def compress(path: Path) -> None:
         (
             *(0.1, 4.4, "what you have"),
             [
-                (GREY, "a teacher: fairseq, OPUS-MT,"),
-                (GREY, "NLLB, mBART, CTranslate2, ..."),
-                (SHARED[0], "pairs of sentences, or"),
-                (SHARED[0], "text in one language"),
+                (GREY, "a teacher: fairseq, OPUS-MT,\nNLLB, mBART, CTranslate2, ..."),
+                (SHARED[0], "pairs of sentences, or\ntext in one language"),
             ],
         ),
         (
@@ -112,8 +112,9 @@ def compress(path: Path) -> None:
     ]
     for x, width, title, rows in columns:
         axes.text(x + width / 2, 4.3, title, ha="center", fontsize=12, weight="bold", color=INK)
-        for i, (color, text) in enumerate(rows):
-            box(axes, x, 3.1 - 0.9 * i, width, color, text)
+        height = 3.6 / len(rows) - 0.3
+        for i, (color, text) in enumerate(rows, 1):
+            box(axes, x, 4 - (height + 0.3) * i, width, color, text, height)
     arrow(axes, (4.6, 2.05), (5.5, 2.05))
     arrow(axes, (9.5, 2.05), (10.4, 2.05))
     write_figure(path, figure)

@@ -6,7 +6,7 @@
 They go into docs/results/plots if no folder is given.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Optional
@@ -20,26 +20,15 @@ from pet_fairseq.number_format import format_speed
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 DATA = RESULTS / "data"
-BEAMS = range(1, 11)
-FORMS = {  # name and mark of each way to store a model, by its columns in frontier.csv
-    "32": ("32 bits", "o"),
-    "8": ("8 bits", "s"),
-    "4": ("4 bits", "^"),
-    "int8": ("CTranslate2 int8", "D"),
-}
-ENGINES = {  # of decoding.csv that are drawn, with the words at their lines
-    "fairseq": "fairseq",
-    "fast": "pet_translation",
-    "CTranslate2 float32": "CTranslate2",
-    "CTranslate2 int8": "CTranslate2 int8",
-}
-MODELS = {"teacher": "teacher, 6 + 6 layers", "PET": "PET, 4 + 4", "d256": "4 + 4, width 256"}
-SERVED_WITH = {  # what is said behind a model's name
-    "-": "",
-    "--int8": ",\n8 bits",
-    "--int8 --batch-order length": ",\n8 bits, sorted batches",
-}
+FORMS = {"4": "^", "8": "s", "32": "o"}  # bits a weight, and their marks
 PLUGINS = ("model", "k 2", "k 4", "k 8", "k 16", "k 32")
+SIDES = {  # of a point: where its name is, in 1/72 inch, and how that is aligned
+    "right": dict(xytext=(7, 0), ha="left", va="center"),
+    "left": dict(xytext=(-7, 0), ha="right", va="center"),
+    "above": dict(xytext=(0, 7), ha="center", va="bottom"),
+    "below": dict(xytext=(0, -7), ha="center", va="top"),
+    "below right": dict(xytext=(5, -5), ha="left", va="top"),
+}
 
 Row = dict[str, str]
 
@@ -67,139 +56,140 @@ def new_axes(width: float, height: float, title: str, x: str, y: str) -> tuple[F
     return figure, axes
 
 
-def explain_marks(axes: Axes, marks: dict[str, tuple[str, str]]) -> None:
-    """A legend of marks, each with its name, in no model's colour."""
-    for name, marker in marks.values():
-        axes.plot([], [], color="grey", linestyle="", marker=marker, label=name)
-    axes.legend(loc="lower right")
+def name(axes: Axes, text: str, at: tuple[float, float], side: str, color: str = "black") -> None:
+    """Write a name beside a point; side: one of SIDES."""
+    axes.annotate(text, at, textcoords="offset points", color=color, fontsize=9, **SIDES[side])
 
 
-def name_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], x: float, gap: float) -> None:
-    """Write names in a column right of the plot, each joined to the end of its line.
+def draw_line(
+    axes: Axes, text: str, xs: Sequence[float], ys: list[float], style: str, side: str = "right"
+) -> None:
+    """Draw a line with its name at its end; style: as C0o-, the colour first."""
+    axes.plot(xs, ys, style, markersize=4)
+    name(axes, text, (xs[-1], ys[-1]), side, style[:2])
 
-    Args:
-        ends: by name, in the order of their colours. x: of the column. gap: between names, at
-            least, in units of the plot.
-    """
-    colors = {name: f"C{i}" for i, name in enumerate(ends)}
-    place = float("inf")
-    for name, end in sorted(ends.items(), key=lambda one: -one[1][1]):
-        place = min(end[1], place - gap)
-        axes.annotate(
-            *(name, end, (x, place)),
-            color=colors[name],
-            va="center",
-            fontsize="small",
-            annotation_clip=False,
-            arrowprops=dict(arrowstyle="-", color=colors[name], linewidth=0.6),
-        )
+
+def use_log_ticks(axes: Axes, ticks: Sequence[float], low: float, high: float) -> None:
+    """Make the x-axis logarithmic, from low to high, with these ticks."""
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(low, high)
 
 
 def frontier(path: Path) -> None:
-    """BLEU over megabytes for each model and number of bits a weight."""
-    title = "What a byte buys: Multi30k, German to English, beam 5"
-    figure, axes = new_axes(10, 4.6, title, "MB, everything counted (logarithmic)", "BLEU")
-    ends = {}
-    for i, row in enumerate(read("frontier")):
-        own = sorted((float(row[f"mb_{key}"]), float(row[f"bleu_{key}"]), key) for key in FORMS)
-        axes.plot(*zip(*(place[:2] for place in own)), color=f"C{i}", linewidth=1)
-        for x, y, key in own:
-            spread = number(row[f"bleu_{key}_spread"])
-            axes.errorbar(x, y, spread, color=f"C{i}", marker=FORMS[key][1], capsize=3)
-        ends[row["title"]] = own[-1][:2]
-    explain_marks(axes, FORMS)
-    sizes = (0.5, 1, 2, 5, 10, 20)
-    axes.set_xscale("log")
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.minorticks_off()
-    name_lines(axes, ends, 23, 0.3)
+    """BLEU over megabytes of a few models in 4, 8 and 32 bits, with the spread over seeds."""
+    title = "Multi30k, German to English, beam 5; bars: deviation over three seeds"
+    figure, axes = new_axes(8.4, 4.4, title, "MB, everything counted (logarithmic)", "BLEU")
+    rows = {row["row"]: row for row in read("frontier")}
+    for key, text, at, side, color in (
+        ("teacher", "teacher", "32", "right", "C7"),
+        ("kd", "2 + 2 layers", "8", "left", "C0"),
+        ("speed_kd", "4 + 4 layers", "32", "right", "C1"),
+    ):
+        places = {}
+        for form, marker in FORMS.items():
+            place = float(rows[key][f"mb_{form}"]), float(rows[key][f"bleu_{form}"])
+            spread = number(rows[key][f"bleu_{form}_spread"])
+            axes.errorbar(*place, spread, color=color, marker=marker, capsize=3)
+            if key == "teacher":
+                name(axes, f"{form} bits", place, "above", color)
+            elif form == "4":
+                name(axes, f"{form} bits", place, "left", color)
+            places[form] = place
+        axes.plot(*zip(*places.values()), color=color, linewidth=1)
+        name(axes, text, places[at], side, color)
+    use_log_ticks(axes, (0.5, 1, 2, 5, 10, 20), 0.3, 35)
+    axes.set_ylim(37, 40.1)
     write_figure(path, figure)
 
 
 def frontier_speed(path: Path) -> None:
-    """BLEU, with the spread over seeds, and speed of each model in CTranslate2 on two threads."""
-    title = "Speed and quality: Multi30k, German to English, CTranslate2 int8, beam 5"
-    figure, axes = new_axes(10, 4, title, "sentences/s on two threads, times the teacher's", "BLEU")
-    ends = {}
-    for i, row in enumerate(read("frontier")):
-        ends[row["title"]] = end = float(row["times_teacher_2"]), float(row["bleu_int8"])
-        axes.errorbar(*end, number(row["bleu_int8_spread"]), color=f"C{i}", marker="o", capsize=3)
-    name_lines(axes, ends, 3, 0.22)
+    """BLEU, with the spread over seeds, and speed of a few models in CTranslate2."""
+    title = (
+        "Multi30k, German to English, CTranslate2 int8, beam 5; bars: deviation over three seeds"
+    )
+    figure, axes = new_axes(8.4, 4, title, "speed on two threads, times the teacher's", "BLEU")
+    rows = {row["row"]: row for row in read("frontier")}
+    for key, text, side in (
+        ("teacher", "teacher", "right"),
+        ("speed_kd", "4 + 4 layers", "right"),
+        ("pet_compress", "PET", "right"),
+        ("kd", "2 + 2 layers", "left"),
+        ("tenth_kd", "6 + 1 layers", "right"),
+    ):
+        at = float(rows[key]["times_teacher_2"]), float(rows[key]["bleu_int8"])
+        spread = number(rows[key]["bleu_int8_spread"])
+        axes.errorbar(*at, spread, color="C0", marker="o", capsize=3)
+        name(axes, text, at, side)
+    axes.set_xlim(0.8, 3.3)
     write_figure(path, figure)
 
 
 def beams(path: Path) -> None:
-    """BLEU over the beam size, a line for each model."""
-    title = "Multi30k: BLEU over the beam size, first seeds"
-    figure, axes = new_axes(8.4, 4.2, title, "beam size (hypotheses kept at each step)", "BLEU")
-    ends = {}
-    for row in read("beams"):
-        scores = [float(row[f"bleu_beam{beam}"]) for beam in BEAMS]
-        axes.plot(BEAMS, scores)
-        ends[row["model"]] = (BEAMS[-1], scores[-1])
-    axes.set_xticks(BEAMS)
-    name_lines(axes, ends, 10.7, 0.2)
+    """BLEU over the beam size of a few models."""
+    title = "Multi30k: BLEU over the beam size, one seed each"
+    figure, axes = new_axes(8.4, 4, title, "beam size (hypotheses kept at each step)", "BLEU")
+    rows = {row["model"]: row for row in read("beams")}
+    sizes = list(range(1, 11))
+    for model, text, style in (
+        ("Teacher", "teacher", "C7-"),
+        ("Same size, distilled", "unshared, distilled", "C0-"),
+        ("PET", "PET", "C1-"),
+        ("Same size, from scratch", "unshared, from scratch", "C0-"),
+    ):
+        scores = [float(rows[model][f"bleu_beam{size}"]) for size in sizes]
+        draw_line(axes, text, sizes, scores, style)
+    axes.set_xticks(sizes)
+    axes.set_xlim(0.7, 12.7)
     write_figure(path, figure)
 
 
-def relative_kl(rows: list[Row]) -> dict[str, dict[int, list[float]]]:
-    """KL of all seeds, by row and update, divided by the mean of `kd` at that update."""
-    found: dict[str, dict[int, list[float]]] = {}
-    for row in rows:
-        of_row = found.setdefault(row["row"], {})
-        of_row.setdefault(int(row["updates"]), []).append(float(row["kl"]))
-    base = {at: mean(seeds) for at, seeds in found["kd"].items()}
-    return {
-        name: {at: [kl / base[at] for kl in seeds] for at, seeds in of_row.items()}
-        for name, of_row in found.items()
-    }
-
-
 def over_time(path: Path) -> None:
-    """KL to the teacher during the longest trainings, and at the ends of shorter ones."""
-    by_schedule: dict[int, list[Row]] = {}
+    """KL to the teacher of all seeds during a training, relative to the unshared student's mean."""
+    kl: dict[str, dict[int, list[float]]] = {}
     for row in read("cmudict_over_time"):
-        by_schedule.setdefault(int(row["schedule"]), []).append(row)
-    *shorter, longest = sorted(by_schedule)
-    title = f"CMUdict: during trainings of {longest:,} updates; crosses: ends of shorter trainings"
-    y = "KL to the teacher, mean of kd = 1"
-    figure, axes = new_axes(9, 4.2, title, "updates (logarithmic)", y)
-    ends = {}
-    for i, (name, by_update) in enumerate(relative_kl(by_schedule[longest]).items()):
-        updates = [at for at in sorted(by_update) if at >= 1000]  # earlier ones are noise
-        seeds = [by_update[at] for at in updates]
-        axes.plot(updates, [mean(one) for one in seeds], color=f"C{i}")
-        lowest, highest = [min(one) for one in seeds], [max(one) for one in seeds]
-        axes.fill_between(updates, lowest, highest, color=f"C{i}", alpha=0.15, linewidth=0)
-        ends[name] = longest, mean(by_update[longest])
-    for length in shorter:
-        for i, by_update in enumerate(relative_kl(by_schedule[length]).values()):
-            axes.plot(length, mean(by_update[length]), f"C{i}x", markersize=9)
-    ticks = [1000, 2000, 4000, 8000, longest]
-    axes.set(xscale="log", ylim=(0.65, 1.35))
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes.minorticks_off()
-    name_lines(axes, ends, 1.2 * longest, 0.04)
+        if row["schedule"] == "12000" and int(row["updates"]) >= 4000:  # earlier ones are noise
+            by_update = kl.setdefault(row["row"], {})
+            by_update.setdefault(int(row["updates"]), []).append(float(row["kl"]))
+    title = "CMUdict: trainings of 12,000 updates; bands: from the lowest to the highest seed"
+    y = "KL to the teacher, mean of unshared = 1"
+    figure, axes = new_axes(9, 4.2, title, "updates", y)
+    updates = sorted(kl["kd"])
+    for key, text, color in (
+        ("kd", "unshared", "C7"),
+        ("pet", "PET", "C1"),
+        ("speed_kd", "twice the\nparameters", "C0"),
+    ):
+        seeds = [[one / mean(kl["kd"][at]) for one in kl[key][at]] for at in updates]
+        lowest, middle, highest = ([take(one) for one in seeds] for take in (min, mean, max))
+        draw_line(axes, text, updates, middle, f"{color}-")
+        axes.fill_between(updates, lowest, highest, color=color, alpha=0.15, linewidth=0)
+    axes.set_xlim(3800, 13300)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     write_figure(path, figure)
 
 
 def decoding(path: Path) -> None:
-    """Sentences a second over the batch with beam 5, by model and engine."""
-    rows = [row for row in read("decoding") if row["beam"] == "5" and row["engine"] in ENGINES]
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    figure = Figure((12, 3.6), layout="constrained")
+    """Sentences a second over the batch with beam 5, of teacher and student in three engines."""
+    rows = read("decoding")
+    figure = Figure((9, 3.8), layout="constrained")
     figure.suptitle("Speed with beam 5: random weights, 10,000 words, two CPU cores")
-    for axes, model in zip(figure.subplots(1, len(models)), models):
-        ends = {}
-        for engine, name in ENGINES.items():
-            points = [row for row in rows if (row["model"], row["engine"]) == (model, engine)]
-            speeds = numbers(points, "sentences_per_second")
-            axes.plot([row["batch"] for row in points], speeds, marker="o", markersize=4)
-            ends[name] = (len(points) - 1, speeds[-1])
-        axes.set(title=MODELS[model], ylim=(0, None), xlabel="sentences in a batch")
+    panels = (("teacher", "teacher, 6 + 6 layers"), ("PET", "PET, 4 + 4 layers"))
+    for axes, (model, title) in zip(figure.subplots(1, 2, sharey=True), panels):
+        for engine, text, style in (
+            ("CTranslate2 int8", "CTranslate2\nint8", "C0o-"),
+            ("fast", "fast", "C1o-"),
+            ("fairseq", "fairseq", "C7o-"),
+        ):
+            wanted = dict(model=model, beam="5", engine=engine)
+            points = [row for row in rows if wanted.items() <= row.items()]
+            batches = numbers(points, "batch")
+            draw_line(axes, text, batches, numbers(points, "sentences_per_second"), style)
+        axes.set(title=title, xlim=(-8, 345), xlabel="sentences in a batch")
+        axes.set_xticks(batches)
         axes.grid(alpha=0.3)
-        name_lines(axes, ends, len(points) - 0.75, 0.06 * axes.get_ylim()[1])
-    figure.axes[0].set_ylabel("sentences/s")
+    figure.axes[0].set(ylabel="sentences/s", ylim=(0, None))
     write_figure(path, figure)
 
 
@@ -221,73 +211,53 @@ def engines(path: Path) -> None:
     write_figure(path, figure)
 
 
-def name_points(axes: Axes, rows: list[Row], offset: tuple[int, int], ha: str = "left") -> None:
-    """Write each row's name beside its accuracy over its cost, shifted by an offset in points."""
-    side = dict(xytext=offset, textcoords="offset points", ha=ha, fontsize="small")
-    for row in rows:
-        place = (float(row["encoder_cost_percent"]), float(row["accuracy"]))
-        axes.annotate(row["row"], place, **side)
+def accuracy_over_cost(path: Path, title: str, rows: list[Row], sides: dict[str, str]) -> None:
+    """Accuracy over the cost of the encoder, with the spread over seeds, if there are some.
 
-
-def accuracy_over_cost(title: str, groups: dict[str, tuple[list[Row], str]]) -> tuple[Figure, Axes]:
-    """Accuracy over the cost of the encoder; groups: rows and their colour and mark, by label."""
+    Args:
+        rows: the plugins, which are joined by a line, and others. sides: of the names of some.
+    """
     x = "multiply-adds of the encoder, % of the plain one's (32 tokens)"
-    figure, axes = new_axes(8.4, 4.6, title, x, "accuracy, %")
-    for label, (points, style) in groups.items():
-        costs, scores = numbers(points, "encoder_cost_percent"), numbers(points, "accuracy")
-        axes.plot(costs, scores, style, label=label)
-    axes.margins(x=0.08)
-    return figure, axes
+    figure, axes = new_axes(8.4, 4.4, title, x, "accuracy, %")
+    plugins = [row for row in rows if row["row"] in PLUGINS]
+    axes.plot(numbers(plugins, "encoder_cost_percent"), numbers(plugins, "accuracy"), "C0-")
+    for row in rows:
+        at = float(row["encoder_cost_percent"]), float(row["accuracy"])
+        color, marker, side = ("C1", "s", "right")
+        if row in plugins:
+            color, marker, side = ("C0", "o", "below right")
+        spread = number(row.get("accuracy_sd", ""))
+        axes.errorbar(*at, spread, color=color, marker=marker, capsize=3)
+        name(axes, row["row"], at, sides.get(row["row"], side), color)
+    axes.margins(0.08)
+    write_figure(path, figure)
 
 
 def sst2(path: Path) -> None:
-    """Plugins, their ablations, competitors."""
-    rows = read("sst2_minilm")
-    plugins = [row for row in rows if row["row"] in PLUGINS]
-    groups = {
-        "plugins, k 1 (the model) to 32": (plugins, "o-"),
-        "ablations of k 4": (rows[len(plugins) : -3], "x"),
-        "token pruning": (rows[-3:-2], "s"),
-        "narrow networks, with and without raw text": (rows[-2:], "D"),
-    }
-    title = "SST-2, MiniLM: accuracy over what is left of the encoder's arithmetic"
-    figure, axes = accuracy_over_cost(title, groups)
-    name_points(axes, plugins, (-5, 4), ha="right")
-    axes.legend(loc="lower right")
-    write_figure(path, figure)
+    """Plugins and token pruning; the ablations of k 4 are in the table."""
+    rows = [row for row in read("sst2_minilm") if row["row"] in (*PLUGINS, "token pruning (LTP)")]
+    title = "SST-2, MiniLM fine-tuned for 500 updates; one seed, standard error 1.2"
+    accuracy_over_cost(path, title, rows, {})
 
 
 def sst2_three_epochs(path: Path) -> None:
-    """Accuracy over the cost of a model fine-tuned for longer, with the spread over seeds."""
-    rows = read("sst2_three_epochs")
-    plugins = [row for row in rows if row["row"] in PLUGINS]
-    others = rows[len(plugins) :]
-    groups = {"plugins, k 1 (the model) to 32": (plugins, "C0o-"), "others": (others, "C1s")}
+    """Plugins and competitors of a model fine-tuned for longer."""
+    rows = [row for row in read("sst2_three_epochs") if not row["row"].startswith("mean_copy")]
     title = "SST-2, MiniLM fine-tuned for three epochs; bars: deviation over three seeds"
-    figure, axes = accuracy_over_cost(title, groups)
-    for points, style in groups.values():
-        for row in points:
-            place = float(row["encoder_cost_percent"]), float(row["accuracy"])
-            axes.errorbar(*place, number(row["accuracy_sd"]), color=style[:2], capsize=3)
-    name_points(axes, plugins, (5, -12))
-    name_points(axes, others, (8, -3))
-    write_figure(path, figure)
+    accuracy_over_cost(path, title, rows, {"token pruning": "left"})
 
 
 def variator_speed(path: Path) -> None:
-    """Time and FLOPs over the ratio, for two lengths."""
-    title = "Variator: time and FLOPs of an encoder, 6 layers, width 512, random weights"
-    y = "share of the plain encoder's time or FLOPs"
-    figure, axes = new_axes(7.2, 4, title, "ratio k: positions in a group", y)
-    rows = read("variator_speed")
-    for color, tokens in zip(("C0", "C1"), ("128", "512")):
-        mine = [row for row in rows if row["tokens"] == tokens]
-        ratios = [row["k"] for row in mine]
-        for column, style, what in (("time_ratio", "o-", "time"), ("flops_ratio", "x--", "FLOPs")):
-            label = f"{what}, texts of {tokens} tokens"
-            axes.plot(ratios, numbers(mine, column), style, color=color, label=label)
+    """Time and FLOPs over the ratio, for texts of 128 tokens."""
+    title = "Variator: an encoder of 6 layers, width 512, random weights, 128 tokens"
+    x, y = "ratio k: positions in a group (logarithmic)", "share of the plain encoder's"
+    figure, axes = new_axes(7.2, 3.6, title, x, y)
+    rows = [row for row in read("variator_speed") if row["tokens"] == "128"]
+    ratios = numbers(rows, "k")
+    draw_line(axes, "time", ratios, numbers(rows, "time_ratio"), "C0o-", "above")
+    draw_line(axes, "FLOPs", ratios, numbers(rows, "flops_ratio"), "C1o-", "below")
+    use_log_ticks(axes, ratios, 0.9, 40)
     axes.set_ylim(0, None)
-    axes.legend()
     write_figure(path, figure)
 
 
@@ -295,21 +265,21 @@ def serving(path: Path) -> None:
     """Accuracy over speed of a classifier behind the server, with its 95% interval."""
     title = "SST-2, MiniLM behind pet-fairseq serve, two CPU cores"
     note = "bars: 95% interval of the difference to the plain model"
-    figure, axes = new_axes(8.4, 4.6, title, f"requests a second ({note})", "accuracy, %")
+    figure, axes = new_axes(8.4, 4.4, title, f"requests a second ({note})", "accuracy, %")
+    ways = {"-": "", "--int8": ",\n8 bits"}
     for row in read("serving"):
-        accuracy, change = float(row["accuracy"]), number(row["accuracy_to_model"])
-        low, high = number(row["interval_low"]), number(row["interval_high"])
+        at = float(row["requests_per_second"]), float(row["accuracy"])
+        change, low, high = (
+            number(row[column]) for column in ("accuracy_to_model", "interval_low", "interval_high")
+        )
         bars = None
         if change is not None and low is not None and high is not None:
             bars = [[change - low], [high - change]]
-        speed = float(row["requests_per_second"])
-        axes.errorbar(speed, accuracy, bars, marker="o", linestyle="", capsize=3, color="C0")
+        axes.errorbar(*at, bars, marker="o", capsize=3, color="C0")
         model = f"plugins, {row['model']}" if row["model"] in PLUGINS[1:] else row["model"]
-        way = SERVED_WITH[row["served_with"]]
-        above = row["model"] == "token pruning"  # its neighbour's name is below
-        side = dict(xytext=(6, 6 if above else -6), va="bottom" if above else "top")
-        axes.annotate(model + way, (speed, accuracy), textcoords="offset points", **side)
-    axes.set_xlim(0, 760)
+        way = ways.get(row["served_with"], ",\n8 bits, sorted batches")
+        name(axes, model + way, at, "left" if model + way == "plugins, k 4" else "right")
+    axes.set_xlim(0, 800)
     write_figure(path, figure)
 
 
@@ -318,14 +288,14 @@ def shots(path: Path) -> None:
     rows = read("shots")
     figure = Figure((9, 3.8), layout="constrained")
     figure.suptitle("SelfCP: demonstrations of 256 tokens, language model of random weights")
-    panels = (("responses_per_second", "responses/s"), ("peak_mb", "peak memory, MB"))
-    for axes, (column, label) in zip(figure.subplots(1, 2), panels):
-        count = [row["shots"] for row in rows]
-        axes.plot(count, numbers(rows, f"{column}_as_text"), "o-", label="read as text")
-        axes.plot(count, numbers(rows, f"{column}_from_bank"), "s-", label="memory of a bank")
-        axes.set(xlabel="demonstrations", ylabel=label, ylim=(0, None))
+    count = numbers(rows, "shots")
+    panels = (("responses_per_second", "responses/s", "above"), ("peak_mb", "peak MB", "right"))
+    for axes, (column, label, side) in zip(figure.subplots(1, 2), panels):
+        draw_line(axes, "as text", count, numbers(rows, f"{column}_as_text"), "C7o-", side)
+        draw_line(axes, "from a bank", count, numbers(rows, f"{column}_from_bank"), "C0o-")
+        use_log_ticks(axes, count, 0.9, 110)
+        axes.set(xlabel="demonstrations (logarithmic)", ylabel=label, ylim=(0, None))
         axes.grid(alpha=0.3)
-        axes.legend()
     write_figure(path, figure)
 
 

@@ -85,7 +85,7 @@ def test_speeds_of_the_frontier_are_rounded():
             [format_ratio(float(row[f"times_teacher_{threads}"])) for threads in (1, 2)]
             for row in csv.DictReader(file)
         ]
-    table = (RESULTS / "bytes.md").read_text().partition("\n\n![BLEU over megabytes]")[0]
+    table = (RESULTS / "bytes.md").read_text().partition("\n\n![BLEU over megabytes")[0]
     lines = [line for line in table.splitlines() if line.startswith("|")][2:]
     assert [line.split("|")[-2].strip().split(", ") for line in lines] == rows
 

@@ -53,9 +53,14 @@ class Comparison:
         ours, theirs = (g.sizes.layer_parameters for g in (group, self.teacher))
         return 100 * ours / theirs if ours is not None and theirs else None
 
+    def scores(self, group: RunGroup) -> Optional[Sample]:
+        """Its scores at `beam`, one for each seed."""
+        return None if self.beam is None else group.score.get(self.beam)
+
     def score(self, group: RunGroup) -> Optional[float]:
         """Its mean score at `beam`."""
-        return group.score[self.beam].mean if self.beam in group.score else None
+        scores = self.scores(group)
+        return None if scores is None else scores.mean
 
     def difference(self, group: RunGroup) -> Optional[float]:
         """The score minus the baseline's, at `beam`."""

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -15,6 +15,7 @@ from pet_fairseq.number_format import format_speed
 from pet_fairseq.results.report.compare import Comparison
 from pet_fairseq.results.report.scoring import Scorer
 from pet_fairseq.results.report.seed_groups import RunGroup
+from pet_fairseq.statistics import Sample
 
 MARKERS = "os^Dv<>PX*"
 FEWEST_POINTS = 3  # of a curve
@@ -32,10 +33,11 @@ def write_plots(comparison: Comparison, folder: Path) -> None:
     at_beam = "" if beam is None else f" (beam {beam})"
     name = f"{scorer.name}{at_beam}"
 
-    def speedup(group: RunGroup) -> Optional[float]:
-        return comparison.speedup(group, beam)
+    def speedup(group: RunGroup) -> Optional[Sample]:
+        ratio = comparison.speedup(group, beam)
+        return None if ratio is None else Sample([ratio])
 
-    plot_over_rate(comparison, comparison.score, ".1f", name, folder / over_rate(scorer))
+    plot_over_rate(comparison, comparison.scores, ".1f", name, folder / over_rate(scorer))
     label = f"sentences/s, times the teacher's{at_beam}"
     plot_over_rate(comparison, speedup, ".2f", label, folder / "speed_over_rate.png")
     plot_speed(comparison.groups, comparison.main_beams, folder / "sentences_per_second.png")
@@ -54,7 +56,7 @@ def write_plots(comparison: Comparison, folder: Path) -> None:
 
 def plot_over_rate(
     comparison: Comparison,
-    value: Callable[[RunGroup], Optional[float]],
+    value: Callable[[RunGroup], Optional[Sample]],
     form: str,
     label: str,
     path: Path,
@@ -64,15 +66,15 @@ def plot_over_rate(
     The rate has a logarithmic axis, because students are much smaller than their teacher.
 
     Args:
-        value: a group's value. form: the format of the value in the legend.
+        value: a group's values. form: the format of their mean in the legend.
     """
     figure, axes = new_axes(8.4, _legend_height(comparison.groups))
     for i, group in enumerate(comparison.groups):
         rate, y = comparison.rate(group), value(group)
         if rate is None or y is None:
             continue
-        title = wrap_title(f"{group.title}: {y:{form}}")
-        axes.plot(rate, y, linestyle="", alpha=0.8, label=title, **_style(i))
+        title = f"{group.title}: {y.mean:{form}}"
+        _plot_samples(axes, [rate], [y], title, linestyle="", alpha=0.8, **_style(i))
     use_log_sizes(axes)
     axes.margins(0.15)
     axes.set_xlabel("compression rate: layer parameters, % of the teacher's")
@@ -81,8 +83,8 @@ def plot_over_rate(
     write_figure(path, figure)
 
 
-def rate_sweeps(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
-    """Rate and score of the methods that were trained at several rates, by the method's title.
+def rate_sweeps(comparison: Comparison) -> dict[str, list[tuple[float, Sample]]]:
+    """Rate and scores of the methods that were trained at several rates, by the method's title.
 
     The groups NAME, NAME_at5, NAME_at20, ... are one method. Points are in the order of the rate.
     """
@@ -93,14 +95,14 @@ def rate_sweeps(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
     sweeps = {}
     for name, groups in methods.items():
         if len(groups) > 1:
-            points = ((comparison.rate(g), comparison.score(g)) for g in groups)
+            points = ((comparison.rate(g), comparison.scores(g)) for g in groups)
             known = [(x, y) for x, y in points if x is not None and y is not None]
-            sweeps[titles.get(name, name)] = sorted(known)
+            sweeps[titles.get(name, name)] = sorted(known, key=lambda point: point[0])
     return sweeps
 
 
 def plot_sweeps(
-    comparison: Comparison, sweeps: dict[str, list[tuple[float, float]]], label: str, path: Path
+    comparison: Comparison, sweeps: dict[str, list[tuple[float, Sample]]], label: str, path: Path
 ) -> None:
     """Plot a score over the rate as a line for each method (PET, Figure 7a), and the teacher's.
 
@@ -113,7 +115,8 @@ def plot_sweeps(
         title = f"{wrap_title(comparison.teacher.title)}: {teacher:.1f}"
         axes.axhline(teacher, color="grey", linestyle="--", label=title)
     for i, (title, points) in enumerate(sweeps.items()):
-        axes.plot(*zip(*points), label=wrap_title(title), **_style(i))
+        rates, samples = zip(*points)
+        _plot_samples(axes, rates, samples, title, **_style(i))
     axes.set_xlim(left=0)
     axes.set_xlabel("compression rate: layer parameters, % of the teacher's")
     axes.set_ylabel(label)
@@ -126,9 +129,9 @@ def plot_over_beam(groups: list[RunGroup], beams: list[int], label: str, path: P
     figure, axes = new_axes(8.4, _legend_height(groups))
     for i, group in enumerate(groups):
         measured = sorted(group.score)
-        scores = [group.score[beam].mean for beam in measured]
-        if scores:
-            axes.plot(measured, scores, label=wrap_title(group.title), **_style(i))
+        samples = [group.score[beam] for beam in measured]
+        if samples:
+            _plot_samples(axes, measured, samples, group.title, **_style(i))
     axes.set_xticks(beams)
     axes.set_xlabel("beam size")
     axes.set_ylabel(label)
@@ -158,6 +161,16 @@ def plot_speed(groups: list[RunGroup], beams: list[int], path: Path) -> None:
     if beams:  # above the axes, where it covers no bar
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(beams), frameon=False)
     write_figure(path, figure)
+
+
+def _plot_samples(
+    axes: Axes, xs: Sequence[float], samples: Sequence[Sample], title: str, **style: Any
+) -> None:
+    """Plot the means of samples, with bars of their deviation where there are seeds."""
+    means = [sample.mean for sample in samples]
+    axes.plot(xs, means, label=wrap_title(title), **style)
+    deviations = [sample.deviation or 0.0 for sample in samples]
+    axes.errorbar(xs, means, deviations, fmt="none", ecolor=style["color"])
 
 
 def use_log_sizes(axes: Axes) -> None:

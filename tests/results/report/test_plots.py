@@ -86,6 +86,23 @@ def test_a_method_at_several_rates_is_one_line(figures, tmp_path):
     assert "bleu_over_rates" not in figures and not old.exists()
 
 
+def bars(figure):
+    """(x, lowest, highest) of the bars that have a length."""
+    ends = [bar for drawn in figure.axes[0].collections for bar in drawn.get_segments()]
+    return [(low[0], low[1], high[1]) for low, high in ends if low[1] != high[1]]
+
+
+def test_bars_are_deviations_over_seeds(figures, tmp_path):
+    groups = [
+        group("teacher", 200, {1: 33.0, 4: 35.0, 5: 36.0}),
+        *(group("pet", 20), group("pet_at40", 80, {5: 34.0}), group("pet_at60", 120, {5: 35.0})),
+    ]
+    groups[1].score.update({1: Sample([31.0]), 5: Sample([30.0, 32.0, 34.0])})
+    plots.write_plots(comparison(groups), tmp_path)
+    for name, x in (("bleu_over_rate", 10.0), ("bleu_over_beam", 5), ("bleu_over_rates", 10.0)):
+        assert bars(figures[name]) == [(x, 30.0, 34.0)]
+
+
 def test_sixteen_rows_are_told_apart(figures, tmp_path):
     """Different marks; the legend is inside the picture and covers no point."""
     groups = [group("teacher", 1000, {1: 33.0, 4: 34.2, 5: 35.1})]
