@@ -65,7 +65,8 @@ SCRIPTS = {
 
 BLOCKS = {
     "README.md": {
-        "pet-fairseq compress": COMPRESSES,
+        "pet-fairseq compress TEACHER": COMPRESSES,
+        "pet-fairseq compress opus": f"{GUIDES}::test_an_opus_mt_teacher",
         "git clone ADDRESS": INSTALLS,
         "fairseq-train BIN": DISTILS,
         "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
