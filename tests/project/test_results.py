@@ -120,15 +120,15 @@ def test_sizes_of_larger_teachers_are_computed():
 
 
 def test_the_lengths_of_training_are_those_of_the_rule():
-    """25 tokens a pair, batches of a CPU, of a GPU and of 8 GPUs."""
+    """25 tokens a pair, batches of a CPU, of a GPU, of 2 and of 8 GPUs."""
     page = (REPO / "docs" / "howto" / "own_teacher.md").read_text()
     shown = re.findall(
-        r"^\| ([\d,]+) \| ([\d.]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.M
+        r"^\| ([\d,]+) \| ([\d.]+)" + r" \| ([\d,]+)" * 4 + r" \|$", page, re.MULTILINE
     )
-    assert [row[0] for row in shown] == ["30,000", "1,000,000", "50,000,000"]
+    assert [row[0] for row in shown] == ["30,000", "1,000,000", "5,000,000", "50,000,000"]
     for pairs, epochs, *updates in shown:
         tokens = 25 * int(pairs.replace(",", ""))
-        devices = (Device("cpu"), Device("cuda"), Device("cuda", count=8))
+        devices = [Device("cpu"), *(Device("cuda", count=count) for count in (1, 2, 8))]
         assert epochs == f"{default_epochs(tokens):.3g}"
         assert updates == [
             f"{default_updates(tokens, batch_tokens(device, (1, 1)), device.count):,}"
