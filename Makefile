@@ -1,4 +1,5 @@
-# make env    .venv with everything installed     make demo       a student, its report, the browser page
+# make env    .venv with everything installed     make demo       a student, its report, the browser page;
+#                                                 make demo UPDATES=1800 trains for less long
 # make test   all but the slow tests              make test-all   the slow ones too: other data sets, precisions, ...
 # make docs   the documentation as a site, in build/site; make reference writes docs/reference from the code
 # make lint   ruff, its formatter and mypy        make format     ruff mends what it can
@@ -6,6 +7,7 @@
 
 PYTHON ?=
 TORCH ?=
+UPDATES ?=
 DOCS_ENV ?= build/docs-env
 
 .PHONY: env demo test test-all docs reference lint format clean
@@ -14,7 +16,7 @@ env:
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/environment/make_env.sh
 
 demo: env
-	@scripts/demo.sh
+	@scripts/demo.sh $(if $(UPDATES),--updates $(UPDATES))
 
 test: env
 	@.venv/bin/python -m pytest -m "not slow"

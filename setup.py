@@ -32,7 +32,10 @@ ZST = ["zstandard>=0.22,<1"]
 setup(
     name="pet-fairseq",
     version="0.3.0",
-    description="Small and fast sequence-to-sequence models: a fairseq plugin",
+    description=(
+        "Knowledge distillation for fairseq, OPUS-MT, NLLB, M2M-100 and mBART: a small translation "
+        "model for CTranslate2, Hugging Face, ONNX Runtime, the browser and Firefox"
+    ),
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     author="pet_fairseq contributors",
@@ -43,6 +46,14 @@ setup(
         "knowledge distillation",
         "model compression",
         "machine translation",
+        "OPUS-MT",
+        "NLLB",
+        "M2M-100",
+        "mBART",
+        "CTranslate2",
+        "ONNX",
+        "Hugging Face",
+        "browser",
         "Transformer",
     ],
     classifiers=[

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 
 import pytest
 import torch
@@ -41,7 +42,15 @@ def test_the_scripts_commands_are_the_documented_ones(tmp_path):
     printed = sh(DEMO, DRY_RUN="1", OUT=str(out)).stdout.replace(str(out), "runs/start")
     ran = [line[2:].split() for line in printed.splitlines() if line.startswith("+ ")]
     assert ran == shown
-    assert "\t@scripts/demo.sh\n" in (REPO / "Makefile").read_text()
+
+
+@pytest.mark.parametrize(
+    "given, options", [([], ""), (["UPDATES=1800"], " --updates 1800")], ids=["as it is", "shorter"]
+)
+def test_make_demo_runs_the_script(given, options):
+    command = ["make", "--dry-run", "--directory", str(REPO), "demo", *given]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"scripts/demo.sh{options}" in map(str.strip, printed.splitlines())
 
 
 @pytest.mark.slow

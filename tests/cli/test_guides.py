@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sentencepiece import SentencePieceProcessor
 
-from pet_fairseq.demo.corpus import train_pieces
+from pet_fairseq.demo.corpus import train_pieces, write_corpus
 from tests.cli.pages import USER_DIR, block, run_in
 from tests.predict.imported import LABELS, write_classifier
 
@@ -171,12 +171,18 @@ def test_a_teacher_that_summarises(kind, tmp_path):
     if kind == "bytes":
         words = ["".join(draw.choices("abcdeé", k=3)) for _ in words]
     articles: list[str] = []
+    (tmp_path / "raw").mkdir()
     for part, size in (("train", 60), ("valid", 8), ("test", 6)):
         lines = [draw.choices(words, k=8) for _ in range(size)]
         articles += [start + " ".join(line) for line in lines]
-        summaries = [" ".join(line[:3]) for line in lines]
-        for name, text in (("article", articles[-size:]), ("summary", summaries)):
-            (tmp_path / f"{part}.{name}").write_text("\n".join(text) + "\n")
+        for name, longest in (("article", 8), ("summary", 3)):
+            text = "".join(" ".join(line[:longest]) + "\n" for line in lines)
+            (tmp_path / "raw" / f"{part}.{name}").write_text(text)
+    prepare, use = block("pretrained.md", "for part in train"), block("pretrained.md", "cut -d")
+    if kind == "t5":
+        prepare, use = (part.replace(" | sed 's/^/<s>/'", "") for part in (prepare, use))
+    run_in(tmp_path, prepare)
+    assert (tmp_path / "train.article").read_text().splitlines() == articles[:60]
     if kind == "bytes":
         write_byte_level_bart(tmp_path / "model", articles)
     else:
@@ -191,6 +197,22 @@ def test_a_teacher_that_summarises(kind, tmp_path):
     )
     first = (tmp_path / "small/text/test.source").read_text().split()[0]
     assert first == (start or (tmp_path / "test.article").read_text().split()[0])
+    run_in(tmp_path, f"cp raw/test.article new.article\n{use}")
+    assert len((tmp_path / "new.summary").read_text().splitlines()) == 6
+
+
+def test_sentencepiece_of_ones_own(tmp_path):
+    """The file that lies beside the teacher divides the text of the student."""
+    run_in(tmp_path, "pet-fairseq demo-teacher teacher; mv teacher/spm.model my.model")
+    (tmp_path / "teacher/model.pt").rename(tmp_path / "teacher/checkpoint_best.pt")
+    write_corpus(tmp_path / "text", {"train": 200, "valid": 20, "test": 20}, 300)
+    for side in "fi", "en":
+        (tmp_path / f"text/raw/train.{side}").rename(tmp_path / f"train.{side}")
+    command = block("compress.md", "cp my.model").replace(".de ", ".fi ").rstrip()
+    run_in(tmp_path, f"{command} --updates 2 --device cpu")
+    pieces = SentencePieceProcessor(model_file=str(tmp_path / "my.model"))
+    line = (tmp_path / "small/text/train.fi").read_text().splitlines()[0]
+    assert line.split() == pieces.encode(pieces.decode(line.split()), out_type=str)
 
 
 def test_a_teacher_of_many_languages(tmp_path):

@@ -65,7 +65,8 @@ SCRIPTS = {
 
 BLOCKS = {
     "README.md": {
-        "pet-fairseq compress": COMPRESSES,
+        "pet-fairseq compress TEACHER": COMPRESSES,
+        "pet-fairseq compress opus": f"{GUIDES}::test_an_opus_mt_teacher",
         "git clone ADDRESS": INSTALLS,
         "fairseq-train BIN": DISTILS,
         "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
@@ -87,6 +88,7 @@ BLOCKS = {
     "docs/compress.md": {
         "pet-fairseq compress TEACHER --data BIN --out FOLDER\n": COMPRESSES,
         "pet-fairseq compress TEACHER --data BIN --out FOLDER --to": COMPRESSES,
+        "cp my.model": f"{GUIDES}::test_sentencepiece_of_ones_own",
     },
     "docs/decoding.md": {
         "pet-fairseq translate": f"{TRANSLATES}::test_every_form_of_a_student",
@@ -146,6 +148,7 @@ BLOCKS = {
         'echo "Tom ei halua mennä kouluun." | python3': (
             "tests/export/test_ctranslate2.py::test_the_script_of_a_folder_translates_the_same"
         ),
+        "git clone --recursive": "needs the sources of CTranslate2",
         "from transformers import": HUGGING_FACE,
         'echo "Tom ei halua mennä kouluun." | pet-fairseq translate small/onnx': (
             "tests/export/test_onnx.py::test_raw_text"
@@ -210,6 +213,7 @@ BLOCKS = {
         "import pet_fairseq": PREDICTS,
         "pip download": DOWNLOADS,
         "pet-fairseq translate": "tests/cli/test_pretrained.py::test_a_t5",
+        "for part in": f"{GUIDES}::test_a_teacher_that_summarises",
         "pet-fairseq compress bart": f"{GUIDES}::test_a_teacher_that_summarises",
     },
     "docs/quantisation.md": {
@@ -230,7 +234,7 @@ BLOCKS = {
     },
     "docs/serve.md": {"pet-fairseq serve": SERVES, "$ curl": SERVES},
     "docs/start.md": {
-        "make env": INSTALLS,
+        "git clone ADDRESS": INSTALLS,
         "make demo": SHIPPED,
         "pet-fairseq demo-teacher": SHIPPED,
         "python -m http.server": "serves a page until it is stopped",
