@@ -245,6 +245,7 @@ BLOCKS = {
         "fairseq-train BIN --user-dir pet_fairseq --arch": (
             "tests/cli/test_variator.py::test_generation_and_switching"
         ),
+        "pet-fairseq import-hf flan-t5-base": "tests/cli/test_low_rank.py::test_a_t5",
         "fairseq-train RAW": (
             "tests/cli/test_variator.py::test_plugins_are_moved_to_another_backbone"
         ),
