@@ -219,6 +219,7 @@ BLOCKS = {
     "docs/selfcp.md": {
         "fairseq-train BIN --user-dir": "tests/cli/test_selfcp.py::test_training",
         "fairseq-train BIN ...": "tests/cli/test_selfcp.py::test_low_rank_updates",
+        "for part in train valid": f"{GUIDES}::test_pre_training_as_icaes",
     },
     "docs/selfcp_data.md": {
         "pet-fairseq import-hf SmolLM2-135M-Instruct": (
