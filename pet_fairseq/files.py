@@ -26,10 +26,10 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.unfinished")
 
 
-def check_out_file(out: Path) -> None:
-    """Raise UserError if the file of --out could not be written, before the work for it."""
+def check_out_file(out: Path, option: str = "--out") -> None:
+    """Raise UserError if the file of an option could not be written, before the work for it."""
     if out.is_dir() or not out.parent.is_dir():
-        raise UserError(f"--out {out}: give the name of a file in a folder that exists")
+        raise UserError(f"{option} {out}: give the name of a file in a folder that exists")
 
 
 def atomic_write(path: Path, write: Callable[[Path], object]) -> None:

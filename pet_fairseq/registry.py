@@ -21,6 +21,7 @@ REGISTERED = (
     *("selfcp.criterion", "selfcp.model", "selfcp.task"),
     *("variator.criterion", "variator.model", "variator.competitors.first_layers"),
     *("variator.competitors.narrow_ffn", "variator.competitors.token_pruning"),
+    "variator.low_rank",
 )
 
 errors.install_excepthook()

@@ -656,6 +656,20 @@ DEFECTS = (
         "tests/nn/test_low_rank.py",
     ),
     Defect(
+        "a model's updates left out while it is trained",
+        "pet_fairseq/variator/low_rank.py:LowRankModel.__init__",
+        "self.low_rank.is_applied = True",
+        "pass",
+        "tests/variator/test_low_rank.py",
+    ),
+    Defect(
+        "a model merged without its updates",
+        "pet_fairseq/nn/low_rank.py:LowRankUpdates.merge_into",
+        "with self.applied():",
+        "if True:",
+        "tests/nn/test_low_rank.py",
+    ),
+    Defect(
         "the first word of a response without the reader's updates",
         "pet_fairseq/selfcp/reader.py:PromptReader.forward",
         "with self.updates_for('reader'), vectors_embedded(self.inner, inputs):",

@@ -14,12 +14,15 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import hash_file
 from pet_fairseq.nn.architectures import model_class
 
+MERGE_FIRST = "merge it first by pet-fairseq export --to fairseq, and give the folder's model.pt"
+
 
 def read_backbone(path: str, option: str) -> dict:
     """Read the checkpoint of a model that another one can be built around.
 
     Models that are themselves built around another one say so by the class attribute
-    `wraps_backbone = True`; they are refused.
+    `wraps_backbone = True`; they are refused, as are those with a method `merge`, which are to be
+    merged first.
 
     Args:
         option: names the path in errors.
@@ -29,7 +32,10 @@ def read_backbone(path: str, option: str) -> dict:
     """
     state = load_checkpoint(path, option)
     check_one_language_pair(state, path, option)
-    if getattr(model_class(state["cfg"].model), "wraps_backbone", False):
+    kind = model_class(state["cfg"].model)
+    if hasattr(kind, "merge"):
+        raise UserError(f"{option} {path}: holds changes of a model; {MERGE_FIRST}")
+    if getattr(kind, "wraps_backbone", False):
         raise UserError(
             f"{option} {path}: holds a compressed model, not a backbone; give the checkpoint of "
             "the model that was compressed"

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
+from pet_fairseq.checkpoints.backbone import MERGE_FIRST
 from pet_fairseq.checkpoints.dictionaries import first_folder, own_data
 from pet_fairseq.checkpoints.loading import check_own_data, find_model_files, load_task
 from pet_fairseq.checkpoints.safe_loading import load_options
@@ -16,11 +17,12 @@ from pet_fairseq.checkpoints.text_files import (
 )
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.export.ctranslate2 import write_ctranslate2, write_script
-from pet_fairseq.export.fairseq import write_fairseq
+from pet_fairseq.export.fairseq import write_fairseq, write_merged
 from pet_fairseq.export.huggingface import write_huggingface
 from pet_fairseq.export.marian import write_marian
 from pet_fairseq.export.onnx import write_onnx
 from pet_fairseq.files import atomic_folder, check_new_folder
+from pet_fairseq.nn.architectures import model_class
 
 # options that are not for all forms
 ONLY_FOR = {
@@ -56,7 +58,15 @@ def export(checkpoint: str, data: Optional[str], to: str, out: Path, **options) 
     if not data:
         data = own_data(load_options(checkpoint, "CHECKPOINT").task.data, checkpoint)
         check_own_data(data, checkpoint, "CHECKPOINT")
+    can_be_merged = hasattr(model_class(load_options(checkpoint, "CHECKPOINT").model), "merge")
+    if can_be_merged and to != "fairseq":
+        raise UserError(
+            f"--to {to}: CHECKPOINT {checkpoint} holds changes of a model; {MERGE_FIRST}"
+        )
     with atomic_folder(out) as folder:
+        if can_be_merged:
+            write_merged(checkpoint, data, folder)
+            return
         if to in WITH_TOKENIZER:
             WITH_TOKENIZER[to](checkpoint, data, folder, **given)
             return

@@ -1,5 +1,6 @@
 """Export to fairseq: the plain form of a model, fairseq's `transformer` that computes the same."""
 
+import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Optional
@@ -14,13 +15,14 @@ from fairseq.models import (
 from fairseq.models.transformer import TransformerModel
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints.dictionaries import dictionaries_by_language
-from pet_fairseq.checkpoints.loading import load_transformer
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.saving import new_state, save_state
+from pet_fairseq.checkpoints.dictionaries import dictionaries_by_language, first_folder
+from pet_fairseq.checkpoints.loading import build_from_state, load_transformer
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
+from pet_fairseq.checkpoints.saving import derived_state, new_state, save_state
+from pet_fairseq.checkpoints.text_files import copy_subword_files, folders_around
 from pet_fairseq.checkpoints.translation_checks import check_translation_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
@@ -50,6 +52,25 @@ def write_fairseq(checkpoint: str, data: str, folder: Path, without_tokens: bool
     for language, dictionary in dictionaries_by_language(task).items():
         dictionary.save(str(folder / f"dict.{language}.txt"))
     return exported["cfg"]
+
+
+def write_merged(checkpoint: str, data: str, folder: Path) -> None:
+    """Write model.pt, the backbone of a model with `merge` as it has changed it, of any task.
+
+    Beside it lie the subword models, and the dictionaries of language models and of translation
+    models; a classifier names the folder of its own.
+    """
+    state = load_checkpoint(checkpoint, "CHECKPOINT")
+    model, task = build_from_state(state, [checkpoint], "CHECKPOINT", data)
+    cfg, dictionaries = state["cfg"], sorted(Path(first_folder(data)).glob("dict.*txt"))
+    around = folders_around(checkpoint, cfg, Path(first_folder(data)))
+    copy_subword_files(task.source_dictionary, around, folder)
+    for file in dictionaries:
+        shutil.copy(file, folder)
+    with open_dict(cfg):
+        cfg.task.data = "." if dictionaries else data
+        cfg.model = load_options(cfg.model.backbone_path, "--backbone-path").model
+    save_state(derived_state(state, model.merge().state_dict()), folder / MODEL)
 
 
 def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: TranslationTask) -> dict:

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from pet_fairseq.errors import UserError
+
+ALPHA_HELP = {"help": "the updates are multiplied by this divided by their rank"}
 UPDATED = ("q_proj", "v_proj")  # as in section 5 of the paper
 
 
@@ -52,6 +55,13 @@ class LowRankUpdates(nn.Module):
         finally:
             self.is_applied = before
 
+    def merge_into(self, model: nn.Module) -> None:
+        """Leave the updated weights in a model for good, and nothing of this module in its maps."""
+        with self.applied():
+            for module in model.modules():
+                if parametrize.is_parametrized(module, "weight"):
+                    parametrize.remove_parametrizations(module, "weight")
+
 
 class _Weight(nn.Module):
     """The parametrization of one map."""
@@ -66,11 +76,50 @@ class _Weight(nn.Module):
         return updates.update(weight, number)
 
 
-def attention_maps(decoder: nn.Module) -> list[nn.Linear]:
-    """The maps of UPDATED in each layer's attention; none of a layer that has no such attention."""
-    maps = [
-        getattr(getattr(layer, "self_attn", None), name, None)
-        for layer in decoder.layers
-        for name in UPDATED
-    ]
+def attention_maps(model: nn.Module) -> list[nn.Linear]:
+    """The maps of UPDATED in each attention of a model, in the model's order."""
+    maps = [getattr(module, name, None) for module in model.modules() for name in UPDATED]
     return [linear for linear in maps if isinstance(linear, nn.Linear)]
+
+
+def update_attention(model: nn.Module, rank: int, alpha: float, remedy: str) -> LowRankUpdates:
+    """Make updates of a model's `attention_maps`.
+
+    Args:
+        remedy: ends the error about a model without any.
+    Raises:
+        UserError: the model has none, or some that share a weight.
+    """
+    maps = attention_maps(model)
+    if not maps:
+        raise UserError(
+            f"--lora-rank {rank}: the backbone's layers have no attention with q_proj and v_proj; "
+            f"{remedy}"
+        )
+    if len({id(linear.weight) for linear in maps}) < len(maps):
+        raise UserError(
+            f"--lora-rank {rank}: the backbone's layers share weights of q_proj or v_proj; give a "
+            "model without pairs"
+        )
+    return LowRankUpdates(maps, rank, alpha)
+
+
+def check_alpha(alpha: float) -> None:
+    """Raise UserError for a factor of updates that is none."""
+    if not 0 < alpha < math.inf:
+        raise UserError(f"--lora-alpha {alpha:g}: give more than 0, but not inf")
+
+
+def check_rank(state_dict: dict[str, Tensor], prefix: str, rank: int) -> None:
+    """Check that updates in a state, if it has any, have the rank of --lora-rank.
+
+    Args:
+        prefix: of a LowRankUpdates in the state's names.
+    Raises:
+        UserError: they have another one.
+    """
+    ranks = [t.size(0) for name, t in state_dict.items() if name.startswith(f"{prefix}.down.")]
+    if ranks and ranks[0] != rank:
+        raise UserError(
+            f"--lora-rank {rank}: the checkpoint has updates of rank {ranks[0]}; give that rank"
+        )

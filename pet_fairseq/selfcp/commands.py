@@ -19,6 +19,7 @@ from pet_fairseq.cli_command import (
     add_subset_option,
 )
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_out_file, write_figure
 from pet_fairseq.selfcp.segments import SEGMENTS_FROM, check_strategy
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ SPLITS = ("train", "valid", "test")
 def _prompts_arguments(parser: ArgumentParser) -> None:
     _add_input_options(parser.add_argument_group("what to read"))
     add_new_folder_option(parser, "BIN")
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="also plot how long prompts and responses are, as PNG",
+    )
     _add_pieces_options(parser.add_argument_group("how to segment it"))
     _add_wording_options(parser.add_argument_group("what stands around a prompt"))
     _add_language_model_options(parser.add_argument_group("what the language model learns from"))
@@ -149,6 +156,10 @@ def _prompts(args: Namespace) -> None:
         tokenizer=args.tokenizer,
     )
     print(summary)
+    if args.plot is not None:
+        from pet_fairseq.selfcp.length_plot import plot_lengths
+
+        write_figure(args.plot, plot_lengths(args.out, splits))
 
 
 def _template(args: Namespace) -> "Template":
@@ -190,6 +201,10 @@ def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
     for option, value in (("--vocab-size", args.vocab_size), ("--lm-tokens", args.lm_tokens)):
         if value is not None and value < 2:
             raise UserError(f"{option} {value}: give 2 or more")
+    if args.plot is not None and not splits:
+        raise UserError(f"--plot {args.plot}: has no records; give --train, --valid or --test")
+    if args.plot is not None and args.plot.parent != args.out:  # which is made later
+        check_out_file(args.plot, "--plot")
     if not args.max_record_mb * 1e6 >= 1:
         raise UserError(f"--max-record-mb {args.max_record_mb:g}: give more than 0")
     if args.max_record_mb * 1e6 >= sys.maxsize:

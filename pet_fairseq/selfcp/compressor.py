@@ -13,7 +13,7 @@ from fairseq.modules.checkpoint_activations import unwrap_checkpoint
 from torch import Tensor, nn
 
 from pet_fairseq.errors import TooLongError, UserError
-from pet_fairseq.nn.low_rank import LowRankUpdates, attention_maps
+from pet_fairseq.nn.low_rank import LowRankUpdates, update_attention
 from pet_fairseq.nn.prefill import prefill, read_on
 from pet_fairseq.selfcp.connector import make_connector, rarest_word
 from pet_fairseq.selfcp.mixed_input import (
@@ -196,18 +196,13 @@ def make_low_rank(decoder: nn.Module, cfg: SelfCpConfig) -> Optional[LowRankUpda
     """The low-rank updates of a language model that --lora-rank asks for.
 
     Raises:
-        UserError: its attention has not the maps that are updated.
+        UserError: as `update_attention`.
     """
     if not cfg.lora_rank:
         return None
-    maps = attention_maps(decoder)
-    if not maps:
-        raise UserError(
-            f"--lora-rank {cfg.lora_rank}: the backbone's layers have no attention with q_proj and "
-            "v_proj; give a transformer_lm or an imported model of Llama's kind, or leave it out"
-        )
     unwrap_checkpoint(decoder)  # run again in the backward pass, a layer would miss its updates
-    return LowRankUpdates(maps, cfg.lora_rank, cfg.lora_alpha)
+    remedy = "give a transformer_lm or an imported model of Llama's kind, or leave it out"
+    return update_attention(decoder, cfg.lora_rank, cfg.lora_alpha, remedy)
 
 
 def has_rotary_positions(decoder: nn.Module) -> bool:

@@ -26,11 +26,12 @@ from pet_fairseq.checkpoints.dictionaries import dictionary_hash
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.freezing import freeze
 from pet_fairseq.nn.gradients import zero_with_gradients
+from pet_fairseq.nn.low_rank import check_rank
 from pet_fairseq.selfcp.mixed_input import MixedInput, append_tokens, last_states
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
 from pet_fairseq.selfcp.reader import PromptReader, Prompts
 
-LOW_RANK = "encoder.low_rank.down."  # keys in the state
+LOW_RANK = "encoder.low_rank"  # in the state
 TAG = "encoder.memory_tag"
 
 
@@ -235,22 +236,9 @@ class SelfCpModel(FairseqEncoderDecoderModel):
                 f"{self.data}/dict.txt: not the dictionary that {what} was trained with; give data "
                 "made with the same SentencePiece model"
             )
-        check_rank(state_dict, self.cfg.lora_rank)
+        check_rank(state_dict, LOW_RANK, self.cfg.lora_rank)
         check_tags(state_dict, self.cfg.memory_tags)
         restore_modules(self, state_dict)
-
-
-def check_rank(state_dict: dict[str, Tensor], rank: int) -> None:
-    """Check that low-rank updates in a model's state, if it has any, have the rank of --lora-rank.
-
-    Raises:
-        UserError: they have another one.
-    """
-    ranks = [t.size(0) for name, t in state_dict.items() if name.startswith(LOW_RANK)]
-    if ranks and ranks[0] != rank:
-        raise UserError(
-            f"--lora-rank {rank}: the checkpoint has updates of rank {ranks[0]}; give that rank"
-        )
 
 
 def check_tags(state_dict: dict[str, Tensor], number: int) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from pet_fairseq.errors import UserError, check_at_least, check_positive
+from pet_fairseq.nn.low_rank import ALPHA_HELP, check_alpha
 from pet_fairseq.selfcp.connector import CONNECTORS
 from pet_fairseq.selfcp.segments import STRATEGIES, check_strategy
 
@@ -83,9 +84,7 @@ class SelfCpConfig(FairseqDataclass):
             "baseline); 0: none, the backbone stays frozen"
         },
     )
-    lora_alpha: float = field(
-        default=16, metadata={"help": "the updates are multiplied by this divided by their rank"}
-    )
+    lora_alpha: float = field(default=16, metadata=ALPHA_HELP)
     lora_on: ChoiceEnum(LORA_ON) = field(
         default="compressor",
         metadata={
@@ -119,7 +118,6 @@ def check_options(cfg: SelfCpConfig) -> None:
             f"--standardise-on {cfg.standardise_on}: there is no connector that could start so; "
             "leave it out, or --connector none"
         )
-    if not 0 < cfg.lora_alpha < math.inf:
-        raise UserError(f"--lora-alpha {cfg.lora_alpha:g}: give more than 0, but not inf")
+    check_alpha(cfg.lora_alpha)
     if cfg.lora_on not in LORA_ON:
         raise UserError(f"--lora-on {cfg.lora_on}: give one of {', '.join(LORA_ON)}")

@@ -62,6 +62,7 @@ class BackboneWrapper(BaseFairseqModel):
     """A model that holds another one and answers fairseq as that would."""
 
     wraps_backbone = True  # its checkpoints are no backbones
+    has_teacher = True  # whether there is a `frozen` model
 
     def __init__(self, cfg, backbone: nn.Module):
         super().__init__()

@@ -194,8 +194,8 @@ class VariatorDistillationCriterion(FairseqCriterion):
         Raises:
             UserError: not a model around a backbone, or one without the logits of a task loss.
         """
-        if not hasattr(model, "frozen"):  # asked of the model: its class may be that of DDP
-            kinds = [n for n, c in MODEL_REGISTRY.items() if issubclass(c, BackboneWrapper)]
+        if not getattr(model, "has_teacher", False):  # of the model: its class may be that of DDP
+            kinds = [n for n, c in MODEL_REGISTRY.items() if getattr(c, "has_teacher", False)]
             raise UserError(f"--arch: variator_distillation trains {', '.join(sorted(kinds))} only")
         if not isinstance(self.task, SentencePredictionTask):
             if self.task_loss_weight > 0:

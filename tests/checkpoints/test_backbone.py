@@ -6,16 +6,15 @@ import pytest
 
 from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.variator.competitors.fine_tuned import FineTunedModel
-from pet_fairseq.variator.model import VariatorModel
+from pet_fairseq.variator.backbone_wrapper import BackboneWrapper
 
 
 @pytest.mark.parametrize(
-    "name", ["variator", "token_pruning", "narrow_ffn", "first_layers", "selfcp"]
+    "name", ["variator", "token_pruning", "narrow_ffn", "first_layers", "low_rank", "selfcp"]
 )
 def test_models_around_a_backbone_are_no_backbones(name):
     kind = model_class(Namespace(_name=name))
-    assert issubclass(kind, (VariatorModel, FineTunedModel, SelfCpModel))
+    assert issubclass(kind, (BackboneWrapper, SelfCpModel))
     assert kind.wraps_backbone
 
 

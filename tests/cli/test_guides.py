@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from sentencepiece import SentencePieceProcessor
 
 from pet_fairseq.demo.corpus import train_pieces, write_corpus
@@ -65,6 +66,36 @@ def test_long_prompts(reviews):
     assert [result["total"] for result in results] == [6, 6, 6]
     output = run_in(reviews, block(page, "fairseq-generate", max_len_b=3))
     assert len(re.findall(r"^D-", output, re.MULTILINE)) == 7  # of the test set, and of the line
+
+
+def test_pre_training_as_icaes(reviews):
+    """The second training begins with what the first one has learned."""
+    guide = "howto/long_prompts.md"
+    for part in ("train", "valid"):
+        lines = (reviews / f"{part}.jsonl").read_text().splitlines()
+        texts = [json.loads(line)["prompt"] for line in lines]
+        (reviews / f"{part}.txt").write_text("".join(f"{text}\n" for text in texts))
+    run_in(reviews, block(guide, "pet-fairseq prompts"))
+    sizes = {"decoder_embed_dim": 16, "decoder_ffn_embed_dim": 32, "decoder_layers": 2}
+    length = {"max_update": 3, "total_num_update": 3, "warmup_updates": 1}
+    run_in(reviews, block(guide, "fairseq-train BIN/lm", **sizes, **length))
+    commands = block("selfcp.md", "for part in train valid", max_update=2, lora_rank=2)
+    commands = commands.replace("--user-dir pet_fairseq", f"{USER_DIR} --cpu")
+    first, last = commands.rsplit("--lr 1e-3", 1)
+    run_in(reviews, f"{first}--lr 0{last}")  # the second stays where it starts
+    records = [json.loads(line) for line in (reviews / "train.icae.jsonl").open()]
+    assert [record["query"] for record in records] == 40 * ["repeat:", "go on:"]
+    texts = (reviews / "train.txt").read_text().splitlines()
+    for text, same, rest in zip(texts, records[::2], records[1::2]):
+        assert same["prompt"] == same["response"] == text
+        assert f"{rest['prompt']} {rest['response']}" == text
+    states = [
+        torch.load(reviews / folder / "checkpoint_last.pt", weights_only=False)["model"]
+        for folder in ("pretrained", "memory")
+    ]
+    updates = [name for name in states[0] if "low_rank" in name]
+    assert updates and states[0]["encoder.low_rank.up.0"].any()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 def write_opus_mt(tmp_path: Path):

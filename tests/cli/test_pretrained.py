@@ -81,23 +81,28 @@ def test_a_llama(kind, tmp_path):
     assert len(scores) == 4 and scores == sorted(scores, reverse=True)
 
 
+def import_t5(folder):
+    """An imported T5 and binary data with its words."""
+    transformers = pytest.importorskip("tests.huggingface.transformers_models")
+    transformers.t5(folder / "hf", feed_forward_proj="gated-gelu")
+    out = folder / "t5"
+    log = run("pet-fairseq", "import-hf", folder / "hf", "--out", out)
+    assert f"wrote {out}: --arch t5" in log.output
+    write_text(folder / "raw", {"train": 40, "valid": 8, "test": 8}, words=19)
+    for file in (folder / "raw").iterdir():  # their words are those of the model
+        file.write_text(re.sub("[ab](?=[0-9])", "w", file.read_text()))
+    dictionaries = [f"--{side}dict={out}/dict.{name}.txt" for side, name in SIDES]
+    return out, preprocess(folder / "raw", folder / "data", *dictionaries)
+
+
 @pytest.mark.slow
 def test_a_t5(tmp_path):
     """Imported, fine-tuned, trained further where it stopped, and asked by both beam searches."""
-    transformers = pytest.importorskip("tests.huggingface.transformers_models")
-    transformers.t5(tmp_path / "hf", feed_forward_proj="gated-gelu")
-    out = tmp_path / "t5"
-    log = run("pet-fairseq", "import-hf", tmp_path / "hf", "--out", out)
-    assert f"wrote {out}: --arch t5" in log.output
+    out, data = import_t5(tmp_path)
     (tmp_path / "questions").write_text("w3 <extra_id_0> w5\nw1\n")
     files = ("--input", tmp_path / "questions", "--output", tmp_path / "answers")
     run("pet-fairseq", "translate", out, *files, "--beam", "1")
     assert len((tmp_path / "answers").read_text().splitlines()) == 2
-    write_text(tmp_path / "raw", {"train": 40, "valid": 8, "test": 8}, words=19)
-    for file in (tmp_path / "raw").iterdir():  # their words are those of the model
-        file.write_text(re.sub("[ab](?=[0-9])", "w", file.read_text()))
-    dictionaries = [f"--{side}dict={out}/dict.{name}.txt" for side, name in SIDES]
-    data = preprocess(tmp_path / "raw", tmp_path / "data", *dictionaries)
 
     options = (out / "model_options").read_text().split()
     words = (data, tmp_path / "tuned", "--finetune-from-model", out / "checkpoint.pt", *options)

@@ -39,6 +39,7 @@ def made(tmp_path_factory):
     said = run(
         *("pet-fairseq", "prompts", *files, "--text", folder / "some.txt"),
         *("--vocab-size", "150", "--lm-tokens", "40", "--out", folder / "bin"),
+        *("--plot", folder / "bin" / "lengths.png"),
     )
     return folder, said.output, folder / "bin"
 
@@ -53,6 +54,7 @@ def test_summary_and_progress(made):
     ):
         assert text in said
     assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["bin"]
+    assert (out / "lengths.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_fairseq_trains_a_language_model_on_it(made, tmp_path):
@@ -135,6 +137,12 @@ def test_another_model_than_that_of_the_folder(made, tmp_path):
         (("--train", "TEST", "--max-record-mb", "nan"), "--max-record-mb nan: give more than 0"),
         (("--train", "TEST", "--max-record-mb", "inf"), "--max-record-mb inf: no line is that"),
         (("--train", "TEST", "--max-record-mb", "1e200"), "1e+200: no line is that long"),
+        (
+            ("--train", "TEST", "--plot", "FOLDER"),
+            "give the name of a file in a folder that exists",
+        ),
+        (("--train", "TEST", "--plot", "NONE/x.png"), "--plot NONE/x.png: give the name of a file"),
+        (("--text", "TEST", "--plot", "x.png"), "--plot x.png: has no records; give --train"),
         (("--train", "NO_RESPONSE"), "line 1: no field 'response'; give query, prompt, response"),
         (("--train", "EMPTY"), "line 1: 'response' is empty"),
         (("--train", "NOTHING"), "no records"),

@@ -122,6 +122,16 @@ CASES = {
     "variator, two ratios": compression(
         "translation", "variator --plugin-path {folder}/plugins.pt --compression-ratio 3"
     ),
+    "low_rank, translation": Case(
+        "translation",
+        "--arch low_rank --backbone-path {folder}/translation.pt --lora-rank 2 "
+        "--criterion label_smoothed_cross_entropy",
+    ),
+    "low_rank, classes": Case(
+        "classes",
+        "--arch low_rank --backbone-path {folder}/classes.pt --lora-rank 2 "
+        "--criterion sentence_prediction",
+    ),
     "selfcp": Case(
         "prompts",
         "--arch selfcp --backbone-path {folder}/prompts.pt --window 7 --criterion selfcp_lm",

@@ -85,3 +85,14 @@ def test_half_precision(dtype):
     nn.ModuleList([*maps, updates]).to(dtype)
     with updates.applied():
         assert maps[0].weight.dtype == dtype
+
+
+def test_merged_weights_stay():
+    maps, _, updates = make()
+    fill(updates)
+    with updates.applied():
+        expected = [linear.weight.clone() for linear in maps]
+    updates.merge_into(nn.ModuleList(maps))
+    for linear, weight in zip(maps, expected):
+        assert set(linear.state_dict()) <= {"weight", "bias"} and not linear.weight.requires_grad
+        torch.testing.assert_close(linear.weight.detach(), weight)

@@ -223,6 +223,7 @@ BLOCKS = {
     "docs/selfcp.md": {
         "fairseq-train BIN --user-dir": "tests/cli/test_selfcp.py::test_training",
         "fairseq-train BIN ...": "tests/cli/test_selfcp.py::test_low_rank_updates",
+        "for part in train valid": f"{GUIDES}::test_pre_training_as_icaes",
     },
     "docs/selfcp_data.md": {
         "pet-fairseq import-hf SmolLM2-135M-Instruct": (
@@ -249,6 +250,7 @@ BLOCKS = {
         "fairseq-train BIN --user-dir pet_fairseq --arch": (
             "tests/cli/test_variator.py::test_generation_and_switching"
         ),
+        "pet-fairseq import-hf flan-t5-base": "tests/cli/test_low_rank.py::test_a_t5",
         "fairseq-train RAW": (
             "tests/cli/test_variator.py::test_plugins_are_moved_to_another_backbone"
         ),

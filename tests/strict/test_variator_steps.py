@@ -13,6 +13,7 @@ from tests.translation import make_batch, make_task, save_model
 from tests.variator.test_criterion import HEAD, make_any, make_sentences, save_classifier
 from tests.variator.test_decoder_only import make_lm, make_tokens
 from tests.variator.test_decoder_only import task as lm_task  # noqa: F401  fixture
+from tests.variator.test_low_rank import make as make_low_rank
 from tests.variator.test_model import SITES, make_variator
 
 ROBERTA = {
@@ -38,6 +39,17 @@ def test_encoder_decoders(kind, criterion, task, tmp_path):
         return Setup(
             task, build_criterion(criterion, task, **options), make_any(kind, task, path), batch
         )
+
+    waits = check_steps(make)
+    assert len(waits_of(waits)) <= 1, waits_of(waits)
+
+
+def test_low_rank_updates(task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task, encoder_embed_dim=16, decoder_embed_dim=16)
+
+    def make():
+        criterion = build_criterion("label_smoothed_cross_entropy", task, label_smoothing=0.1)
+        return Setup(task, criterion, make_low_rank(task, path), make_batch(task, [3, 7, 2]))
 
     waits = check_steps(make)
     assert len(waits_of(waits)) <= 1, waits_of(waits)

@@ -51,8 +51,7 @@ class FineTunedModel(BackboneWrapper):
         # no Module: the teacher stays out of state_dict, optimizer and DDP
         self.teacher: Optional[FrozenModels] = None
         self.reduce_computation(backbone)
-        if cfg.dropout is not None:
-            set_dropout(backbone, cfg.dropout)
+        set_dropout(backbone, cfg.dropout)
 
     def reduce_computation(self, backbone: nn.Module) -> None:
         """Change the model in place, by the options in `self.cfg`.
@@ -65,8 +64,7 @@ class FineTunedModel(BackboneWrapper):
     @classmethod
     def build_model(cls, cfg: CheaperConfig, task) -> "FineTunedModel":
         check_positive(compression_ratio=cls.ratio_for(cfg))
-        if cfg.dropout is not None and not 0 <= cfg.dropout < 1:
-            raise UserError(f"--dropout {cfg.dropout}: give 0 or more, less than 1")
+        check_dropout(cfg.dropout)
 
         def load() -> nn.Module:
             return load_backbone(cfg.backbone_path, task)
@@ -92,8 +90,16 @@ class FineTunedModel(BackboneWrapper):
         yield self.teacher.like(next(self.parameters()))[0]
 
 
-def set_dropout(model: nn.Module, dropout: float) -> None:
-    """Set every kind of dropout in every layer."""
+def check_dropout(dropout: Optional[float]) -> None:
+    """Raise UserError for a dropout that is none."""
+    if dropout is not None and not 0 <= dropout < 1:
+        raise UserError(f"--dropout {dropout}: give 0 or more, less than 1")
+
+
+def set_dropout(model: nn.Module, dropout: Optional[float]) -> None:
+    """Set every kind of dropout in every layer; None leaves the model's own."""
+    if dropout is None:
+        return
     for module in model.modules():
         if isinstance(module, (FairseqDropout, nn.Dropout)):  # the latter in classification heads
             module.p = dropout
