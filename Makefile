@@ -1,5 +1,5 @@
 # make env    .venv with everything installed     make demo       a student, its report, the browser page;
-#                                                 make demo UPDATES=1800 trains for less long
+#                                                 make demo UPDATES=1800 is a shorter training
 # make test   all but the slow tests              make test-all   the slow ones too: other data sets, precisions, ...
 # make docs   the documentation as a site, in build/site; make reference writes docs/reference from the code
 # make lint   ruff, its formatter and mypy        make format     ruff mends what it can

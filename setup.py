@@ -34,7 +34,7 @@ setup(
     version="0.3.0",
     description=(
         "Knowledge distillation for fairseq, OPUS-MT, NLLB, M2M-100 and mBART: a small translation "
-        "model for CTranslate2, Hugging Face, ONNX Runtime, the browser and Firefox"
+        "model for CTranslate2, Hugging Face, ONNX Runtime, the browser and Firefox's engine"
     ),
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -79,7 +79,7 @@ def use_log_ticks(axes: Axes, ticks: Sequence[float], low: float, high: float) -
 
 def frontier(path: Path) -> None:
     """BLEU over megabytes of a few models in 4, 8 and 32 bits, with the spread over seeds."""
-    title = "Multi30k, German to English, beam 5; bars: deviation over three seeds"
+    title = "Multi30k, German to English, beam 5; bars: deviation over three seeds, no bar: one"
     figure, axes = new_axes(8.4, 4.4, title, "MB, everything counted (logarithmic)", "BLEU")
     rows = {row["row"]: row for row in read("frontier")}
     for key, text, at, side, color in (
@@ -107,7 +107,7 @@ def frontier(path: Path) -> None:
 def frontier_speed(path: Path) -> None:
     """BLEU, with the spread over seeds, and speed of a few models in CTranslate2."""
     title = (
-        "Multi30k, German to English, CTranslate2 int8, beam 5; bars: deviation over three seeds"
+        "Multi30k, CTranslate2 int8, beam 5; bars: deviation over three seeds, no bar: one"
     )
     figure, axes = new_axes(8.4, 4, title, "speed on two threads, times the teacher's", "BLEU")
     rows = {row["row"]: row for row in read("frontier")}
@@ -243,7 +243,7 @@ def sst2(path: Path) -> None:
 def sst2_three_epochs(path: Path) -> None:
     """Plugins and competitors of a model fine-tuned for longer."""
     rows = [row for row in read("sst2_three_epochs") if not row["row"].startswith("mean_copy")]
-    title = "SST-2, MiniLM fine-tuned for three epochs; bars: deviation over three seeds"
+    title = "SST-2, MiniLM of three epochs; bars: deviation over three seeds, no bar: one"
     accuracy_over_cost(path, title, rows, {"token pruning": "left"})
 
 
