@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import IO, TYPE_CHECKING, Any, Optional, Union
 
 from pet_fairseq.errors import UserError
 
@@ -50,6 +50,27 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
 
 
 @contextmanager
+def atomic_file(path: Path, busy: str) -> Iterator[IO[bytes]]:
+    """Yield a temporary file to write, which is then renamed to `path`; an error removes it.
+
+    What a process that was killed has left of it is written anew.
+
+    Raises:
+        OSError: names `path`.
+        UserError: another process is writing it; `busy` is the message.
+    """
+    temporary = temporary_path(path)
+    with naming(path), locked_file(temporary, busy) as file:
+        try:
+            yield file
+            file.flush()
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill, which is then renamed to `folder`; an error removes it.
 
@@ -85,6 +106,25 @@ def folder_lock(folder: Path, busy: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def locked_file(path: Path, busy: str) -> Iterator[IO[bytes]]:
+    """Yield an empty file to write, whose lock no other process has; it ends with the process.
+
+    Raises:
+        UserError: another process has it; `busy` is the message.
+    """
+    with path.open("ab") as file:
+        _take_lock(file.fileno(), busy)
+        if not _is_at(path, file.fileno()):  # renamed by a process that has just ended
+            raise UserError(busy)
+        file.truncate(0)
+        yield file
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(handle))
 
 
 def _take_lock(handle: int, busy: str) -> None:
