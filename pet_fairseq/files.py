@@ -1,5 +1,6 @@
 """Reading and writing files, such that a file under its final name is always complete."""
 
+import codecs
 import csv
 import fcntl
 import io
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 HASH_BLOCK = 1 << 20  # bytes
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def temporary_path(path: Path) -> Path:
@@ -184,6 +186,12 @@ def check_new_folder(folder: Path, option: str) -> None:
     check_folder(folder.parent, option)
 
 
+def check_utf_16(beginning: bytes, name: str) -> None:
+    """Raise UserError for a text with the byte-order mark of UTF-16; `name` names it."""
+    if beginning.startswith(UTF_16):
+        raise UserError(f"{name}: UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)")
+
+
 def read_text(path: Path, option: str, newline: Optional[str] = None) -> str:
     """The text of a file, without a byte-order mark; `option` says in errors what the file is.
 
@@ -196,6 +204,7 @@ def read_text(path: Path, option: str, newline: Optional[str] = None) -> str:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             return file.read()
     except UnicodeDecodeError as error:
+        check_utf_16(error.object, f"{option} {path}")
         raise UserError(
             f"{option} {path}: not UTF-8 at byte {error.start}, cut short or in another encoding; "
             "make it again"

@@ -22,8 +22,8 @@ from pet_fairseq.predict.bergamot import find_marian, open_marian
 from pet_fairseq.predict.ctranslate2 import find_ctranslate2, open_ctranslate2
 from pet_fairseq.predict.engine import Engine, FairseqEngine
 from pet_fairseq.predict.lines import (
-    STDIN,
     Line,
+    check_input,
     read_ahead,
     read_windows,
     without_line_breaks,
@@ -78,12 +78,11 @@ def check_options(args: Namespace) -> BatchLimit:
     """The size of a batch, if all that can be checked before the model is loaded is well.
 
     Raises:
-        UserError: the input is missing, the output cannot be written, or a number is below 1.
+        UserError: the input is missing or UTF-16, the output cannot be written, or a number is
+            below 1.
     """
     limit = check_numbers(args)
-    if args.input != STDIN and (Path(args.input).is_dir() or not Path(args.input).exists()):
-        reason = "is a folder; give a file" if Path(args.input).is_dir() else "no such file"
-        raise UserError(f"--input {args.input}: {reason}")
+    check_input(args.input)
     if args.output != STDOUT:
         check_output(Path(args.output))
     return limit

@@ -103,7 +103,7 @@ def test_one_thing_to_train_on(made, teacher, tmp_path):
             "ein M\xe4dchen\n".encode("latin-1") * 20,
             "not UTF-8: of the first 20 lines that",
         ),
-        ("x.de", "ein Hund\n".encode("utf-16"), "UTF-16, or no text; give UTF-8"),
+        ("x.de", "ein Hund\n".encode("utf-16"), "UTF-16; convert it to UTF-8"),
         ("x.de.gz", b"", "is compressed; unpack it"),
     ],
 )
@@ -264,7 +264,7 @@ def test_how_text_is_translated(made, teacher, tmp_path):
     "content, message",
     [
         (b"\n \n", "no line has words; give a text"),
-        ("Hund und Katze\n".encode("utf-16"), "UTF-16, or no text; give UTF-8"),
+        ("Hund und Katze\n".encode("utf-16"), "UTF-16; convert it to UTF-8"),
         ("K\xe4se f\xfcr alle\n".encode("latin-1") * 30, "not UTF-8: of the first 30 lines"),
     ],
 )
