@@ -1,5 +1,6 @@
 """Reading and writing files, such that a file under its final name is always complete."""
 
+import codecs
 import csv
 import fcntl
 import io
@@ -10,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import IO, TYPE_CHECKING, Any, Optional, Union
 
 from pet_fairseq.errors import UserError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 HASH_BLOCK = 1 << 20  # bytes
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def temporary_path(path: Path) -> Path:
@@ -47,6 +49,27 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_file(path: Path, busy: str) -> Iterator[IO[bytes]]:
+    """Yield a temporary file to write, which is then renamed to `path`; an error removes it.
+
+    What a process that was killed has left of it is written anew.
+
+    Raises:
+        OSError: names `path`.
+        UserError: another process is writing it; `busy` is the message.
+    """
+    temporary = temporary_path(path)
+    with naming(path), locked_file(temporary, busy) as file:
+        try:
+            yield file
+            file.flush()
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 @contextmanager
@@ -85,6 +108,25 @@ def folder_lock(folder: Path, busy: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def locked_file(path: Path, busy: str) -> Iterator[IO[bytes]]:
+    """Yield an empty file to write, whose lock no other process has; it ends with the process.
+
+    Raises:
+        UserError: another process has it; `busy` is the message.
+    """
+    with path.open("ab") as file:
+        _take_lock(file.fileno(), busy)
+        if not _is_at(path, file.fileno()):  # renamed by a process that has just ended
+            raise UserError(busy)
+        file.truncate(0)
+        yield file
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(handle))
 
 
 def _take_lock(handle: int, busy: str) -> None:
@@ -144,6 +186,12 @@ def check_new_folder(folder: Path, option: str) -> None:
     check_folder(folder.parent, option)
 
 
+def check_utf_16(beginning: bytes, name: str) -> None:
+    """Raise UserError for a text with the byte-order mark of UTF-16; `name` names it."""
+    if beginning.startswith(UTF_16):
+        raise UserError(f"{name}: UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)")
+
+
 def read_text(path: Path, option: str, newline: Optional[str] = None) -> str:
     """The text of a file, without a byte-order mark; `option` says in errors what the file is.
 
@@ -156,6 +204,7 @@ def read_text(path: Path, option: str, newline: Optional[str] = None) -> str:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             return file.read()
     except UnicodeDecodeError as error:
+        check_utf_16(error.object, f"{option} {path}")
         raise UserError(
             f"{option} {path}: not UTF-8 at byte {error.start}, cut short or in another encoding; "
             "make it again"

@@ -11,6 +11,7 @@ import torch
 from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import (
+    atomic_file,
     atomic_folder,
     atomic_write,
     hash_file,
@@ -68,6 +69,45 @@ def test_a_folder_that_two_processes_write(tmp_path):
             raise AssertionError("it was given a folder")
         assert names(first) == ["a"]
     assert names(tmp_path) == ["out"] and names(out) == ["a"]
+
+
+def test_a_file_that_two_processes_write(tmp_path):
+    """The second one takes nothing from the first, neither while that writes nor when it ends."""
+    path = tmp_path / "file"
+    with atomic_file(path, "busy") as first:
+        first.write(b"first")
+        with pytest.raises(UserError, match="busy"), atomic_file(path, "busy"):
+            raise AssertionError("it was given a file")
+    assert names(tmp_path) == ["file"] and path.read_bytes() == b"first"
+
+
+def test_a_file_that_is_finished_while_another_process_asks_for_its_lock(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    temporary_path(path).write_text("first")
+
+    def finish(*_):
+        temporary_path(path).rename(path)
+
+    with monkeypatch.context() as between:
+        between.setattr("fcntl.flock", finish)
+        with pytest.raises(UserError, match="busy"), atomic_file(path, "busy"):
+            raise AssertionError("it was given the other one's file")
+    assert names(tmp_path) == ["file"] and path.read_text() == "first"
+
+
+def test_a_file_whose_writing_fails(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    temporary_path(path).write_text("of a process that was killed, and long")
+    with pytest.raises(OSError) as error, atomic_file(path, "busy") as file:
+        file.write(b"half")
+        full()
+    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(path))
+    assert names(tmp_path) == ["file"] and path.read_text() == "old"
+    temporary_path(path).write_text("of a process that was killed, and long")
+    with atomic_file(path, "busy") as file:
+        file.write(b"new")
+    assert names(tmp_path) == ["file"] and path.read_text() == "new"
 
 
 def test_what_a_user_may_have_beside_it_stays(tmp_path):

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_NAME_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+)
 
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.architectures import command_line_options
+from pet_fairseq.nn.architectures import architecture_name, command_line_options
 
 
 def model_options(path: str) -> list[str]:
@@ -22,15 +27,14 @@ def model_options(path: str) -> list[str]:
         UserError: an unreadable file, or a model without a named architecture.
     """
     args = load_options(path, "CHECKPOINT")["model"]
-    arch = getattr(args, "arch", None)
+    arch = str(architecture_name(args))
     if arch not in ARCH_MODEL_REGISTRY or arch not in ARCH_CONFIG_REGISTRY:
         raise UserError(f"CHECKPOINT {path}: its model has no named architecture but {arch!r}")
-    defaults = Namespace(arch=arch)
-    ARCH_CONFIG_REGISTRY[arch](defaults)
-    options = ["--arch", str(arch)]
+    defaults = architecture_defaults(arch)
+    options = ["--arch", arch]
     for action in command_line_options(ARCH_MODEL_REGISTRY[arch]):
         value = getattr(args, action.dest, None)
-        if value is None or value == getattr(defaults, action.dest, None):
+        if value is None or value == defaults.get(action.dest):
             continue
         option = action.option_strings[0]
         if action.nargs == "+":  # a list of words, or these between spaces; `$(...)` divides there
@@ -39,6 +43,17 @@ def model_options(path: str) -> list[str]:
         else:
             options += option_words(option, value, flag=action.nargs == 0)
     return options
+
+
+def architecture_defaults(arch: str) -> dict[str, Any]:
+    """What fairseq takes for the options that are not given: the architecture's values come first.
+
+    Newer kinds of models, such as transformer_lm, have the other ones in their dataclass.
+    """
+    named = Namespace(arch=arch)
+    ARCH_CONFIG_REGISTRY[arch](named)
+    rest = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY[arch], Namespace)()
+    return {**vars(rest), **vars(named)}
 
 
 def option_words(option: str, value: Any, flag: bool) -> list[str]:

@@ -4,7 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group
-from pet_fairseq.compress.options import compress_options, report_options, updates_options
+from pet_fairseq.compress.options import compress_options, updates_options
 from pet_fairseq.compress.training import updates_for
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.runner.arguments import run_options
@@ -46,14 +46,6 @@ def _updates(args: Namespace) -> None:
     print(updates_for(args.log, args.hours, args.share, args.at_least))
 
 
-def _report(args: Namespace) -> None:
-    from pet_fairseq.compress.report import write_report
-
-    why_not = args.without_ctranslate2
-    device = choose_device(args.device)
-    print(write_report(args.out, args.teacher, args.reference, why_not, device))
-
-
 COMMANDS = (
     Command(
         name="compress",
@@ -61,13 +53,6 @@ COMMANDS = (
         help="make a small model from a trained one: train, export and compare it",
         add_arguments=compress_options,
         run=_compress,
-    ),
-    Command(
-        name="compress-report",
-        group=None,
-        help="write the report in a folder that compress made",
-        add_arguments=report_options,
-        run=_report,
     ),
     Command(
         name="updates-for",

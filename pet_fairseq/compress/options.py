@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 
-from pet_fairseq.cli_command import add_comet_option, add_device_option
+from pet_fairseq.cli_command import add_comet_option
 from pet_fairseq.compress.training import (
     DEFAULT_FORM,
     DEFAULT_METHOD,
@@ -269,24 +269,3 @@ def updates_options(parser: ArgumentParser) -> None:
         metavar="N",
         help="the smallest number to print (default: %(default)s)",
     )
-
-
-def report_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "out", type=Path, metavar="FOLDER", help="the --out of pet-fairseq compress"
-    )
-    parser.add_argument(
-        "--teacher", type=Path, required=True, metavar="CHECKPOINT", help="the model to compress"
-    )
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        metavar="FILE",
-        help="raw target text (default: the target side of the data)",
-    )
-    parser.add_argument(
-        "--without-ctranslate2",
-        metavar="REASON",
-        help="why the models were compared in fairseq, not in CTranslate2",
-    )
-    add_device_option(parser)

@@ -33,10 +33,10 @@ from pet_fairseq.compress.given import (
 )
 from pet_fairseq.compress.layout import PRECISION
 from pet_fairseq.compress.plan import Request, check_before_data, make_plan
-from pet_fairseq.compress.raw_text import REFERENCE, TEST_SOURCE, write_corpus_text
+from pet_fairseq.compress.raw_text import REFERENCE, TEST_SOURCE, parallel, write_corpus_text
 from pet_fairseq.compress.stages import name_places
 from pet_fairseq.compress.teacher import why_not_exported
-from pet_fairseq.compress.teacher_text import FIRST_LINES, EngineText, open_teacher
+from pet_fairseq.compress.teacher_text import FIRST_LINES, EngineText, Segmenter, open_teacher
 from pet_fairseq.compress.vocabulary import train_vocabulary, trim_teacher
 from pet_fairseq.devices import gpu_count, half_precision
 from pet_fairseq.errors import UserError
@@ -86,7 +86,9 @@ def prepare(args: Namespace, given: Given) -> Optional[Request]:
         opened = open_teacher(teacher, given.data and data_folders(given, teacher)[0])
         request = make_request(args, given, teacher, [Path(opened.task.cfg.data)])
         forms_tried = given.vocabulary == KEEP
-        check_before_data(request, forms_tried, opened.segmenter().files)
+        segmenter = opened.segmenter()
+        check_sides(given, segmenter, (opened.task.cfg.source_lang, opened.task.cfg.target_lang))
+        check_before_data(request, forms_tried, segmenter.files)
     if given.tests_on_text and finish(args, given, raw_test_stages(given, teacher)) is None:
         return None
     if given.is_mixed:
@@ -102,6 +104,26 @@ def prepare(args: Namespace, given: Given) -> Optional[Request]:
     if made is None:
         return None
     return make_request(args, given, given.engine or words, data, forms_tried)
+
+
+def check_sides(given: Given, segmenter: Segmenter, languages: tuple[str, str]) -> None:
+    """Check that source and target of pairs are not exchanged, as far as names or words show it.
+
+    Args:
+        languages: source and target of the teacher.
+    Raises:
+        UserError: they are.
+    """
+    source, target = languages
+    for split, pair in given.pairs.items():
+        suffixes = [file.suffix for file in pair]
+        named = source != target and suffixes == [f".{target}", f".{source}"]
+        lines = islice(parallel(*pair), FIRST_LINES)
+        if named or segmenter.are_exchanged((line.text, other.text) for line, other in lines):
+            raise UserError(
+                f"--{split}-pair {pair[0]} {pair[1]}: source and target are exchanged, as the "
+                f"teacher translates from {source} to {target}; give the source's file first"
+            )
 
 
 def finish(args: Namespace, given: Given, todo: tuple[Sequence[Stage], Path]) -> Optional[Path]:

@@ -14,6 +14,7 @@ from fairseq.tasks.translation import TranslationTask
 from pet_fairseq.compress.teacher_text import FIRST_LINES, EngineText, Segmenter, open_teacher
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
+from pet_fairseq.predict.bad_lines import BadLines, broken_bytes, report
 from pet_fairseq.predict.corpus.shards import shards as complete_shards
 from pet_fairseq.predict.lines import Line, read_lines, without_line_breaks
 from pet_fairseq.predict.text import languages_of
@@ -64,7 +65,8 @@ def write_pieces(
     any; its sentences are left out of all other training text. Of several translations of a
     sentence, one below the other as translate-corpus --nbest writes them, such a set has the first.
     Pairs with an empty side, or one longer than the teacher reads, are left out, but for those of a
-    test set that is given; about.json counts them. The raw text of the test set is in raw.source
+    test set that is given; about.json counts them, and those in which broken bytes were replaced,
+    which a line on standard error names, too. The raw text of the test set is in raw.source
     and raw.reference.
 
     Args:
@@ -113,7 +115,10 @@ def write_pair(
         choose: the set of a source sentence; None to leave it out of all.
     """
     written = None  # the last source
+    bad_lines = BadLines()
     for source, target in parallel(pair.source, pair.target):
+        broken = {*broken_bytes(source, strict=False), *broken_bytes(target, strict=False)}
+        bad_lines.add(broken)
         text = source.text if writers.reads is None else writers.reads.raw(source.text)
         place = choose(text)
         if place is None:
@@ -123,11 +128,12 @@ def write_pair(
             counts[place]["another translation"] += 1
             continue
         pieces, reason = segmenter.pair(text, target.text)
-        counts[place][reason or "kept"] += 1
+        counts[place].update((reason or "kept", *(bad.value for bad in broken)))
         if reason is None or split == "test":
             written = text
             for _ in range(pair.repeat if place == "train" else 1):
                 writers.write(place, pieces, source.text, target.text)
+    report(bad_lines, f"compress: {pair.source}, {pair.target}")
 
 
 def check_counts(counts: dict[str, Counter], sets: dict[str, list[TextPair]]) -> None:

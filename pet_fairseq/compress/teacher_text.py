@@ -117,6 +117,25 @@ class Segmenter:
             if unknown := describe_unknown(lines, words):
                 raise UserError(f"{file}: {unknown}; {PUT_IT}")
 
+    def are_exchanged(self, pairs: Iterable[tuple[str, str]]) -> bool:
+        """Whether the sources have the target's words and the targets the source's, by far.
+
+        It cannot be seen where both have one dictionary.
+        """
+        pairs = list(pairs)
+        given = self.unknown_shares(pairs)
+        turned = self.unknown_shares((target, source) for source, target in pairs)
+        both = zip(given, reversed(turned))
+        return all(share > MOST_UNKNOWN and share > 2 * other for share, other in both)
+
+    def unknown_shares(self, pairs: Iterable[tuple[str, str]]) -> list[float]:
+        """Which shares of the pieces of sources and of targets are no words of the model."""
+        pieces = [self.pair(*pair)[0] for pair in pairs]
+        return [
+            unknown_share((both[side] for both in pieces), words)
+            for side, words in enumerate(self.words)
+        ]
+
     def pair(self, source: str, target: str) -> tuple[tuple[str, str], Optional[str]]:
         """Both sides in pieces, and why training cannot use them, None if it can."""
         try:
@@ -133,11 +152,16 @@ class Segmenter:
 
 def describe_unknown(lines: Iterable[str], words: Dictionary) -> Optional[str]:
     """Which share of the pieces of some lines a model lacks; None if it is no more than usual."""
-    pieces = [piece for line in lines for piece in line.split()]
-    unknown = sum(piece not in words for piece in pieces)
-    if unknown <= MOST_UNKNOWN * len(pieces):
+    share = unknown_share(lines, words)
+    if share <= MOST_UNKNOWN:
         return None
-    return f"{100 * unknown / len(pieces):.0f}% of its pieces are no words of {TEACHER}"
+    return f"{100 * share:.0f}% of its pieces are no words of {TEACHER}"
+
+
+def unknown_share(lines: Iterable[str], words: Dictionary) -> float:
+    """Which share of the pieces of some lines a dictionary lacks."""
+    pieces = [piece for line in lines for piece in line.split()]
+    return sum(piece not in words for piece in pieces) / max(1, len(pieces))
 
 
 class Joined:

@@ -23,8 +23,12 @@ from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import write_languages
 from pet_fairseq.errors import UserError, first_given, option_of
-from pet_fairseq.export.ctranslate2 import float32_or_int8, language_tokens
-from pet_fairseq.export.fairseq import plain_options, weights_in_use
+from pet_fairseq.export.ctranslate2 import (
+    check_for_ctranslate2,
+    float32_or_int8,
+    language_tokens,
+)
+from pet_fairseq.export.fairseq import check_plain_form, plain_options, weights_in_use
 from pet_fairseq.export.forms import (
     EMBEDDINGS,
     NO_ROOM,
@@ -52,7 +56,6 @@ BINARIES = {
     "int8": ("model.intgemm8.bin", "int8shiftAll"),
 }
 STUDENT = "train a student with --arch marian_student"
-WAY_OUT = f"{STUDENT}, or give --to ctranslate2"
 EQUAL = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")  # in both stacks
 COLUMNS = 64  # the inner dimension of 8-bit products is a multiple of it on all processors
 PIECES = 8  # and the outer one of this
@@ -136,17 +139,29 @@ def check_kind(options: Any, path: str) -> None:
     if language_tokens(options) is not None:
         raise UserError(
             f"{holds}: it puts language tokens around sentences, which Marian does not; distil it "
-            "into a student with --arch marian_student, or give --to ctranslate2"
+            f"into a student with --arch marian_student{or_ctranslate2(options)}"
         )
     if not issubclass(model_class(options), MarianModel):
+        check_plain_form(options, path)  # without one CTranslate2 cannot hold it, either
         raise UserError(
             f"{holds}, whose positions and first word are not Marian's; {STUDENT} (pet-fairseq "
-            "compress --student-form marian), or give --to ctranslate2"
+            f"compress --student-form marian){or_ctranslate2(options)}"
         )
 
 
-def refuse(what: str) -> NoReturn:
-    raise UserError(f"{TO}: Marian has no room for {what}; {WAY_OUT}")
+def refuse(what: str, options: Namespace) -> NoReturn:
+    """Raise UserError for what Marian lacks in a model; options: of the model."""
+    way_out = f"{STUDENT}{or_ctranslate2(options)}"
+    raise UserError(f"{TO}: Marian has no room for {what}; {way_out}")
+
+
+def or_ctranslate2(options: Namespace) -> str:
+    """The end of an advice to users, if CTranslate2 has room for a model with these options."""
+    try:
+        check_for_ctranslate2(options)
+    except UserError:
+        return ""
+    return ", or give --to ctranslate2"
 
 
 def check_options(options: Namespace, swish: bool) -> None:
@@ -156,17 +171,18 @@ def check_options(options: Namespace, swish: bool) -> None:
         UserError: names the option.
     """
     if option := first_given(options, NO_ROOM):
-        refuse(option)
+        refuse(option, options)
     for name in EQUAL:
         encoder, decoder = (getattr(options, f"{stack}_{name}") for stack in STACKS)
         if encoder != decoder:
-            refuse(f"{option_of(f'encoder_{name}')} {encoder} beside {decoder} in the decoder")
+            what = f"{option_of(f'encoder_{name}')} {encoder} beside {decoder} in the decoder"
+            refuse(what, options)
     if options.encoder_normalize_before:
-        refuse("--encoder-normalize-before in this form")
+        refuse("--encoder-normalize-before in this form", options)
     if getattr(options, "no_scale_embedding", False):
-        refuse("--no-scale-embedding")
+        refuse("--no-scale-embedding", options)
     if not swish and options.activation_fn != "relu":
-        refuse(f"--activation-fn {options.activation_fn}, only for relu and --swish")
+        refuse(f"--activation-fn {options.activation_fn}, only for relu and --swish", options)
 
 
 def check_weights(weights: Mapping[str, Tensor], options: Namespace, task: TranslationTask) -> None:
@@ -186,9 +202,9 @@ def check_weights(weights: Mapping[str, Tensor], options: Namespace, task: Trans
     for name in POSITIONS.values():
         table = positions_of(weights[name], 0)
         if not torch.allclose(table.float(), engine_positions(*table.shape), atol=1e-3):
-            refuse("the positions of this model, as it has a formula of its own for them")
+            refuse("the positions of this model, as it has a formula of its own for them", options)
     if weights[EMBEDDINGS["decoder"]][task.target_dictionary.pad()].any():
-        refuse("the word from which this model starts, as it starts from zeros")
+        refuse("the word from which this model starts, as it starts from zeros", options)
 
 
 def check_segmentation(file: str) -> Path:

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import IO, Any, NamedTuple, Optional, TypeVar
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_utf_16
 from pet_fairseq.predict.sentences import EmptyTextError, TextError
 
 STDIN = "-"
@@ -38,6 +39,23 @@ class Line(NamedTuple):
     where: str
     text: str
     broken: Optional[int] = None
+
+
+def check_input(file: str) -> None:
+    """Check a file of texts before a model is loaded for it; of standard input nothing is known.
+
+    Raises:
+        UserError: it is missing, a folder, or UTF-16.
+    """
+    path = Path(file)
+    if file == STDIN:
+        return
+    if path.is_dir() or not path.exists():
+        reason = "is a folder; give a file" if path.is_dir() else "no such file"
+        raise UserError(f"--input {file}: {reason}")
+    if path.is_file():  # what is read of a pipe is gone
+        with path.open("rb") as text:
+            check_utf_16(text.read(2), f"--input {file}")
 
 
 def read_lines(file: str) -> Iterator[Line]:
@@ -121,8 +139,14 @@ def whole_lines(raw: IO[bytes]) -> Iterator[list[bytes]]:
 
 
 def make_line(file: str, number: int, line: bytes, option: str = "--input") -> Line:
-    """A line of a file, or for "-" of standard input, without its end; option: names the file."""
+    """A line of a file, or for "-" of standard input, without its end; option: names the file.
+
+    Raises:
+        UserError: the file is UTF-16.
+    """
     name = "stdin" if file == STDIN else file
+    if number == 1:
+        check_utf_16(line, f"{option} {name}")
     text, broken = decode(line, "utf-8-sig" if number == 1 else "utf-8")
     return Line(f"{option} {name}, line {number}", text.rstrip("\r\n"), broken)
 

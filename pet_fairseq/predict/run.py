@@ -9,6 +9,7 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
 from pet_fairseq.predict.lines import (
     Line,
+    check_input,
     format_of,
     read_lines,
     read_text,
@@ -50,6 +51,7 @@ def predict(args: Namespace, text_options: list[str]) -> None:
             no answer. OSError: files that cannot be read.
     """
     check_positive(max_tokens=args.max_tokens)
+    check_input(args.input)
     predictor = load(args, text_options, cut_all=not args.strict)
     form = args.format or format_of(args.input)
     bad_lines = BadLines()
@@ -92,6 +94,7 @@ def encode(args: Namespace, text_options: list[str]) -> None:
         UserError, OSError: files that cannot be read, with --strict a line that is not UTF-8.
         SystemExit: wrong options.
     """
+    check_input(args.input)
     text = build_text(parse_text_options(text_options, f"pet-fairseq {args.command}"))
     bad_lines = BadLines()
     for line in read_lines(args.input):

@@ -2,8 +2,8 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ import torch
 
 from pet_fairseq.checkpoints.loading import find_checkpoint
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.files import atomic_write, check_folder
+from pet_fairseq.files import atomic_file, check_folder
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.predict.bad_lines import BadLines, broken_bytes, report
@@ -22,8 +22,8 @@ from pet_fairseq.predict.bergamot import find_marian, open_marian
 from pet_fairseq.predict.ctranslate2 import find_ctranslate2, open_ctranslate2
 from pet_fairseq.predict.engine import Engine, FairseqEngine
 from pet_fairseq.predict.lines import (
-    STDIN,
     Line,
+    check_input,
     read_ahead,
     read_windows,
     without_line_breaks,
@@ -49,10 +49,9 @@ def translate(args: Namespace, text_options: list[str]) -> None:
         OSError: files that cannot be read or written.
     """
     limit = check_options(args)
-    engine = open_engine(args, text_options)
     bad_lines = BadLines()
-
-    def write(out: IO[bytes]) -> None:
+    with open_output(args.output) as out:
+        engine = open_engine(args, text_options)
         windows = (
             segment_lines(engine, window, args.long_lines, args.strict, bad_lines)
             for window in read_windows(args.input)
@@ -60,29 +59,30 @@ def translate(args: Namespace, text_options: list[str]) -> None:
         for sources in read_ahead(windows):
             out.writelines(f"{line}\n".encode() for line in translate_lines(engine, sources, limit))
             out.flush()
-
-    if args.output == STDOUT:
-        write(sys.stdout.buffer)
-    else:
-        atomic_write(Path(args.output), lambda path: _into(path, write))
     report(bad_lines, args.command)
 
 
-def _into(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    with path.open("wb") as file:
-        write(file)
+def open_output(output: str) -> AbstractContextManager[IO[bytes]]:
+    """The file of --output to write, which is there when it is complete, or standard output.
+
+    Raises:
+        UserError: another command is writing the file.
+    """
+    if output == STDOUT:
+        return nullcontext(sys.stdout.buffer)
+    busy = f"--output {output}: another command is writing it; wait for it, or give another file"
+    return atomic_file(Path(output), busy)
 
 
 def check_options(args: Namespace) -> BatchLimit:
     """The size of a batch, if all that can be checked before the model is loaded is well.
 
     Raises:
-        UserError: the input is missing, the output cannot be written, or a number is below 1.
+        UserError: the input is missing or UTF-16, the output cannot be written, or a number is
+            below 1.
     """
     limit = check_numbers(args)
-    if args.input != STDIN and (Path(args.input).is_dir() or not Path(args.input).exists()):
-        reason = "is a folder; give a file" if Path(args.input).is_dir() else "no such file"
-        raise UserError(f"--input {args.input}: {reason}")
+    check_input(args.input)
     if args.output != STDOUT:
         check_output(Path(args.output))
     return limit

@@ -4,7 +4,6 @@ The lock is the system's and ends with the last process that holds it. The file'
 who that may be: after a crash it is out of date, and the next run writes it anew.
 """
 
-import fcntl
 import json
 import os
 import shlex
@@ -17,8 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder
+from pet_fairseq.files import check_folder, locked_file
 from pet_fairseq.runner.processes import has_group, look_up
 
 LOCK = ".lock"
@@ -91,21 +89,14 @@ def locked(folder: Path) -> Iterator[FolderLock]:
         UserError: another process has it, or nothing can be written there.
     """
     check_folder(folder, "folder")
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(
-                f"{folder}: another run, or a command that it started, is at work there; wait for "
-                f"it or end it{who_works(folder / LOCK)}"
-            ) from error
-        os.ftruncate(handle, 0)
-        lock = FolderLock(handle)
+    busy = (
+        f"{folder}: another run, or a command that it started, is at work there; wait for it or "
+        f"end it{who_works(folder / LOCK)}"
+    )
+    with locked_file(folder / LOCK, busy) as file:
+        lock = FolderLock(file.fileno())
         lock.note(os.getpid(), [Path(sys.argv[0]).name, *sys.argv[1:]])
         yield lock
-    finally:
-        os.close(handle)
 
 
 def who_works(path: Path) -> str:

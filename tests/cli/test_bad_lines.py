@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.processes import command_line, run
+from tests.cli.processes import command_line, refusal, run
 from tests.predict.made import make_classifier, make_translator
 
 GOOD = ["w1 w2 w3", "w5 w4", "w7", "w2 w2 w8 w9 unknown w1", "w0 w6"]
@@ -195,3 +195,34 @@ def test_memory_is_flat(classifier, tmp_path):
     few = peak_mb(classifier, text_of(*lines[:5_000]), tmp_path)
     many = peak_mb(classifier, text_of(*lines), tmp_path)
     assert many - few < 20
+
+
+UTF_16 = "UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("translate", "no.pt", "--input"),
+        ("predict", "no.pt", "--input"),
+        ("encode", "--bpe", "characters", "--input"),
+        ("translate-corpus", "no.pt", "--out", "no", "--text"),
+        ("score", "bleu", __file__),
+    ],
+    ids=lambda words: words[0],
+)
+def test_another_encoding(words, encoding, tmp_path):
+    """It is told before the model is looked for, which is not there."""
+    path = tmp_path / "text"
+    path.write_bytes(f"\ufeff{GOOD[0]}\n".encode(encoding))
+    option = words[-1] if words[-1].startswith("--") else "REFERENCE"
+    assert refusal(*words, path).endswith(f": error: {option} {path}: {UTF_16}")
+
+
+def test_another_encoding_in_a_pipe(translator):
+    """Nobody can look into it before."""
+    words = command_line(*translator, "--input", "-", cold=False)
+    ended = subprocess.run(words, input="\ufeffw1\n".encode("utf-16-le"), capture_output=True)
+    last = ended.stderr.decode().splitlines()[-1]
+    assert ended.returncode and last.endswith(f"error: --input stdin: {UTF_16}")

@@ -328,6 +328,10 @@ def test_a_dry_run_refuses_what_needs_no_product(teacher, data, raw, tmp_path):
     for words, message in (
         ((teacher, "--data", data, *pair, "--megabytes", "900"), "--megabytes 900: the teacher"),
         ((teacher, "--data", data, *pair, "--max-tokens", "5"), "--max-tokens 5: "),
+        (
+            (teacher, "--train-pair", raw / "train.en", raw / "train.de"),
+            f"--train-pair {raw}/train.en {raw}/train.de: source and target are exchanged, as the ",
+        ),
         ((*imported, "--rate", "100"), "--rate 100: give a percentage"),
         ((*imported, "--rate", "9", "--megabytes", "1"), "--rate and --megabytes: both say"),
         ((*imported, "--precision", "fp16"), "--precision fp16: needs a GPU"),

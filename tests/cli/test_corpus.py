@@ -411,7 +411,7 @@ def test_wrong_words(models, text, tmp_path):
     for path, words, message in (
         ("none", (), "--text none: no such file"),
         (tmp_path, (), f"--text {tmp_path}: no such file"),
-        (utf_16, (), f"--text {utf_16}: UTF-16, or no text; give UTF-8 (iconv -f UTF-16"),
+        (utf_16, (), f"--text {utf_16}: UTF-16; convert it to UTF-8 (iconv -f UTF-16"),
         (empty, (), f"--text {empty}: no line has words; give a text"),
         (text, ("--nbest", "2"), "--nbest 2: above --beam 1; give a larger --beam"),
         (text, ("--nbest", "0"), "--nbest 0: give 1 or more"),

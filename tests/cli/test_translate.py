@@ -4,12 +4,14 @@ import codecs
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 
 import pet_fairseq
+from pet_fairseq.files import temporary_path
 from pet_fairseq.huggingface.importer import import_model
 from tests.cli.processes import REPO, command_line, in_process, refusal, run
 from tests.huggingface.transformers_models import marian
@@ -319,6 +321,32 @@ def test_a_file_over_its_own_source(command, tmp_path):
     path = tmp_path / "source"
     done = in_process("translate", *command["ctranslate2"], "--input", path, "--output", path)
     assert done.status == 0 and path.read_text().splitlines() == expected
+
+
+def test_a_file_that_another_command_writes(command, tmp_path):
+    """It is refused; once the other command was killed, it is written as if that had never been."""
+    expected = translate(tmp_path, ["a1 a2", "a3"], *command["ctranslate2"])
+    out = tmp_path / "target"
+    out.unlink()
+    words = ("translate", *command["ctranslate2"], "--output", out)
+    half = temporary_path(out)
+    other = subprocess.Popen(command_line("pet-fairseq", *words, cold=True), stdin=subprocess.PIPE)
+    try:
+        other.stdin.write(b"a1\n")
+        other.stdin.flush()
+        while not (half.exists() and half.stat().st_size):
+            assert other.poll() is None
+            time.sleep(0.05)
+        again = (*words, "--input", tmp_path / "source")
+        message = f"--output {out}: another command is writing it; wait for it, or give another"
+        assert message in refusal(*again)
+        assert half.stat().st_size and not out.exists()
+    finally:
+        other.kill()
+        other.communicate()
+    assert half.exists()
+    assert in_process(*again).status == 0
+    assert out.read_text().splitlines() == expected and not half.exists()
 
 
 @pytest.mark.slow

@@ -12,14 +12,16 @@ from pet_fairseq.compress import plan, preparation
 from pet_fairseq.compress.commands import COMMANDS
 from pet_fairseq.compress.data import data_stages, raw_test_stages
 from pet_fairseq.compress.given import Given, check_given, read_given, with_named_test
-from pet_fairseq.compress.preparation import corpus_stages, finish, teacher_stages
+from pet_fairseq.compress.preparation import check_sides, corpus_stages, finish, teacher_stages
 from pet_fairseq.compress.raw_text import REFERENCE, TextPair, write_pieces
 from pet_fairseq.compress.student import Size
+from pet_fairseq.compress.teacher_text import open_teacher
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.shared_options import Search
 from pet_fairseq.results.sacrebleu_sets import named_set, pair_of
 from pet_fairseq.runner.stage import PRODUCT, Stage, without_options
 from tests.compress.lines import read_lines, write_lines
+from tests.translation import make_task, save_model
 
 SETS = ("train", "valid", "test")
 COMPRESS = COMMANDS[0]
@@ -103,7 +105,7 @@ def test_one_thing_to_train_on(made, teacher, tmp_path):
             "ein M\xe4dchen\n".encode("latin-1") * 20,
             "not UTF-8: of the first 20 lines that",
         ),
-        ("x.de", "ein Hund\n".encode("utf-16"), "UTF-16, or no text; give UTF-8"),
+        ("x.de", "ein Hund\n".encode("utf-16"), "UTF-16; convert it to UTF-8"),
         ("x.de.gz", b"", "is compressed; unpack it"),
     ],
 )
@@ -114,6 +116,49 @@ def test_pairs_of_another_encoding(name, content, message, made, teacher, tmp_pa
         pairs = {"train": (made / "raw/train.de", pair[1]), split: pair}
         with pytest.raises(UserError, match=f"--{split}-pair {tmp_path}/{name}: {message}"):
             check_given(Given(teacher, tmp_path, pairs=pairs))
+
+
+def sides_of(teacher, source, target, split="train") -> None:
+    given = Given(teacher, teacher.parent, pairs={split: (source, target)})
+    check_sides(given, open_teacher(teacher).segmenter(), ("de", "en"))
+
+
+@pytest.mark.parametrize("split", SETS)
+def test_exchanged_sides_are_seen_by_their_words(split, made, teacher, tmp_path):
+    sides = [tmp_path / "s", tmp_path / "t"]
+    for side, language in zip(sides, ("de", "en")):
+        shutil.copyfile(made / f"raw/train.{language}", side)
+    sides_of(teacher, *sides, split)
+    message = f"--{split}-pair {sides[1]} {sides[0]}: source and target are exchanged, as the teac"
+    with pytest.raises(UserError, match=message):
+        sides_of(teacher, *sides[::-1], split)
+
+
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        ([], []),
+        ([""], [""]),
+        (["x y z"] * 9, ["v w"] * 9),  # of another domain
+        (["b1 b2"] * 9, ["b3 b4"] * 9),  # of one language: exchanging the sides does not help
+        (["b1 a2 a3 a4"] * 9, ["a1 b2 b3 b4"] * 9),
+    ],
+)
+def test_text_that_is_not_exchanged(source, target, teacher, tmp_path):
+    sides_of(teacher, write_lines(tmp_path / "s", source), write_lines(tmp_path / "t", target))
+
+
+def test_exchanged_sides_are_seen_by_their_names(made, tmp_path):
+    """With one dictionary their words say nothing."""
+    words = [f"{side}{i}" for side in "ab" for i in range(40)]
+    save_model(tmp_path / "joined.pt", make_task(tmp_path / "bin", words))
+    de, en = made / "raw/train.de", made / "raw/train.en"
+    sides_of(tmp_path / "joined.pt", de, en)
+    with pytest.raises(UserError, match="source and target are exchanged"):
+        sides_of(tmp_path / "joined.pt", en, de)
+    for name, file in (("x", de), ("y", en)):
+        shutil.copyfile(file, tmp_path / name)
+    sides_of(tmp_path / "joined.pt", tmp_path / "y", tmp_path / "x")
 
 
 def test_an_untrained_student_is_tried_in_its_forms_once(made, teacher, tmp_path, monkeypatch):
@@ -264,7 +309,7 @@ def test_how_text_is_translated(made, teacher, tmp_path):
     "content, message",
     [
         (b"\n \n", "no line has words; give a text"),
-        ("Hund und Katze\n".encode("utf-16"), "UTF-16, or no text; give UTF-8"),
+        ("Hund und Katze\n".encode("utf-16"), "UTF-16; convert it to UTF-8"),
         ("K\xe4se f\xfcr alle\n".encode("latin-1") * 30, "not UTF-8: of the first 30 lines"),
     ],
 )

@@ -172,3 +172,21 @@ def test_a_line_break_in_a_translation_is_a_space(tmp_path, monkeypatch):
     write_corpus_text(tmp_path, tmp_path, tmp_path / "text")
     assert (tmp_path / "text" / SOURCE).read_text() == "ab\ne\n"
     assert (tmp_path / "text" / TARGET).read_text() == "c d\n \n"
+
+
+def test_broken_bytes_are_counted(made, teacher, tmp_path, capsys):
+    """As translate-corpus counts them: such lines stay, with a character in place of the bytes."""
+    files = (tmp_path / "s", tmp_path / "t")
+    files[0].write_bytes(b"a1\na2 \xff\na3\na4\n")
+    files[1].write_bytes(b"b1\nb2\n\xe2\x82 b3\nb4\n")
+    good = TextPair(made / "raw/train.de", made / "raw/train.en")
+    write_pieces(teacher, {"train": [good], "test": [TextPair(*files)]}, tmp_path / "out")
+    assert read_lines(tmp_path / "out/raw.source") == ["a1", "a2 \ufffd", "a3", "a4"]
+    assert read_lines(tmp_path / "out/raw.reference") == ["b1", "b2", "\ufffd b3", "b4"]
+    counts = json.loads((tmp_path / "out/about.json").read_text())
+    assert counts["test"] == {"kept": 4, "with broken bytes": 2}
+    assert "with broken bytes" not in counts["train"]
+    assert capsys.readouterr().err == (
+        f"pet-fairseq compress: {files[0]}, {files[1]}: 2 of 4 lines: 2 with broken bytes "
+        "(lines 2, 3)\n"
+    )

@@ -32,9 +32,11 @@ from tests.export.translators import (
     SHARED,
     TEXTS,
     TIED,
+    Made,
     make,
     sentence_pieces,
 )
+from tests.translation import make_task, save_model
 
 WIDE = {"encoder_embed_dim": 64, "decoder_embed_dim": 64, "encoder_layers": 1}
 STUDENT = partial(make, pieces=sentence_pieces, **SHARED, **WIDE)
@@ -43,6 +45,7 @@ ARCHS = {
     "swish": ("marian_student", {"swish": True}),
     "pet": ("pet_marian_student", {"encoder_layers": 2, "encoder_pairs": "Q1=K2 L1=L2"}),
 }
+UNEQUAL_HEADS = {"encoder_attention_heads": 2, "decoder_attention_heads": 4}
 CHARACTER = "\u00e9"  # a word that is no piece
 
 
@@ -417,12 +420,15 @@ def refused(tmp_path):
 
     def check(made, *options):
         before = sorted(tmp_path.rglob("*"))
-        words = ["export", made.checkpoint, "--data", made.data, "--to", "marian"]
-        line = refusal(*words, "--out", tmp_path / "out", *options)
+        line = refusal(*export_words(made, "marian"), "--out", tmp_path / "out", *options)
         assert sorted(tmp_path.rglob("*")) == before
         return line
 
     return check
+
+
+def export_words(made, form):
+    return ["export", made.checkpoint, "--data", made.data, "--to", form]
 
 
 def trained_start(model) -> None:
@@ -450,6 +456,33 @@ def trained_start(model) -> None:
 def test_models_without_room(arch, options, message, tmp_path, refused):
     line = refused(make(tmp_path / "data", arch, sentence_pieces, change=randomise, **options))
     assert message in line and re.search("--to (ctranslate2|onnx)", line)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arch, options, message",
+    [
+        ("can_transformer", SHARED, "holds can_transformer: a plain Transformer has no compressed"),
+        ("transformer", SHARED | UNEQUAL_HEADS, "marian_student (pet-fairseq compress"),
+        ("marian_student", SHARED | UNEQUAL_HEADS, "room for --encoder-attention-heads 2 beside 4"),
+        ("marian_student", SHARED | {"activation_fn": "tanh"}, "room for --activation-fn tanh"),
+    ],
+)
+def test_models_that_ctranslate2_has_no_room_for(arch, options, message, tmp_path, refused):
+    """It is not proposed for them, as it would refuse them, too."""
+    made = make(tmp_path / "data", arch, sentence_pieces, **options)
+    line = refused(made)
+    assert message in line and "--to ctranslate2" not in line
+    assert refusal(*export_words(made, "ctranslate2"), "--out", tmp_path / "out")
+
+
+def test_convolutions(tmp_path, refused):
+    sizes = {"encoder_layers": "[(8, 3)]", "decoder_layers": "[(8, 3)]"}
+    sizes |= {"max_source_positions": 40, "max_target_positions": 40}
+    path = save_model(tmp_path / "m.pt", make_task(tmp_path / "data"), "fconv", **sizes)
+    line = refused(Made(path, str(tmp_path / "data")))
+    assert "holds fconv, which has no form as fairseq's transformer" in line
+    assert "--to ctranslate2" not in line
 
 
 def test_a_first_word_that_was_trained(tmp_path, refused):

@@ -1,6 +1,5 @@
 """The lines of several files, plain or compressed, one after the other, in constant memory."""
 
-import codecs
 import io
 import os
 import zlib
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any, Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_utf_16
 from pet_fairseq.predict.lines import Line, decode, make_line
 
 OPTION = "--text"
@@ -18,7 +18,6 @@ BLOCK = 1 << 16  # of a compressed file, that are read at once
 BEGINNING = 1 << 16  # bytes in which text of another encoding shows itself, by
 MANY_ZEROS = 0.002  # this share of zero bytes, which UTF-16 and compressed files have, or
 FEW = 10  # more broken lines than this, if they are most of those that are not ASCII
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def start_gz() -> tuple[Callable[[], Any], type[Exception]]:
@@ -192,7 +191,8 @@ def check_encoding(file: str, option: str = OPTION) -> None:
     text = reader._more()
     beginning = b"" if text is None else text.peek()[:BEGINNING]
     reader.close()
-    if beginning.startswith(UTF_16) or beginning.count(b"\0") > len(beginning) * MANY_ZEROS:
+    check_utf_16(beginning, f"{option} {file}")
+    if beginning.count(b"\0") > len(beginning) * MANY_ZEROS:
         raise UserError(
             f"{option} {file}: UTF-16, or no text; give UTF-8 (iconv -f UTF-16 -t UTF-8), or text "
             f"that is compressed under a name ending in {' or '.join(UNPACKERS)}"

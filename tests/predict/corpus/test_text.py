@@ -91,7 +91,7 @@ def test_zstandard_missing(tmp_path, monkeypatch):
     [
         (b"", "no line has words"),
         (b"\n \n\t\n", "no line has words"),
-        ("ein Hund\n".encode("utf-16"), "UTF-16, or no text; give UTF-8"),
+        ("ein Hund\n".encode("utf-16"), "UTF-16; convert it to UTF-8"),
         ("ein Hund\n".encode("utf-16-le"), "UTF-16, or no text"),
         ("\u4e00\u4e8c\u4e09\u3002\n".encode("utf-16-be") * 9, "UTF-16, or no text"),
         (gzip.compress(bytes(random.Random(1).choices(b"abcd ", k=9_000))), "UTF-16, or no text"),
