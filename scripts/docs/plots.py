@@ -106,9 +106,7 @@ def frontier(path: Path) -> None:
 
 def frontier_speed(path: Path) -> None:
     """BLEU, with the spread over seeds, and speed of a few models in CTranslate2."""
-    title = (
-        "Multi30k, CTranslate2 int8, beam 5; bars: deviation over three seeds, no bar: one"
-    )
+    title = "Multi30k, CTranslate2 int8, beam 5; bars: deviation over three seeds, no bar: one"
     figure, axes = new_axes(8.4, 4, title, "speed on two threads, times the teacher's", "BLEU")
     rows = {row["row"]: row for row in read("frontier")}
     for key, text, side in (
