@@ -16,6 +16,7 @@ from pet_fairseq.compress.layout import MODELS
 from pet_fairseq.compress.plan import Request, make_plan
 from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
+from pet_fairseq.compress.teacher_text import FIRST_LINES
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
@@ -341,17 +342,19 @@ def test_a_dry_run_refuses_what_needs_no_product(teacher, data, raw, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_a_stage_refuses_is_said_once(teacher, raw, tmp_path):
+def test_what_a_stage_refuses_is_said_once(teacher, tmp_path):
     """With the stage's name before it, and no name of a command inside."""
-    shorter = tmp_path / "shorter.en"
-    shorter.write_text("b1\n" * 7)
-    pair = [str(raw / "train.de"), str(shorter)]
+    lines = FIRST_LINES + 7  # the first ones are read before any stage
+    longer, shorter = tmp_path / "longer.de", tmp_path / "shorter.en"
+    longer.write_text("a1\n" * (lines + 1))
+    shorter.write_text("b1\n" * lines)
+    pair = [str(longer), str(shorter)]
     command = ["compress", str(teacher), "--train-pair", *pair, "--out", str(tmp_path / "out")]
     done = run("pet-fairseq", *command, "--device", "cpu", check=False)
     assert done.status == 1
     assert re.fullmatch(
-        rf"pet-fairseq compress: error: text: {shorter}: ends after 7 lines, but {pair[0]} goes on;"
-        r" [^:]* \(see \S+\)",
+        rf"pet-fairseq compress: error: text: {shorter}: ends after {lines} lines, but {longer} "
+        r"goes on; [^:]* \(see \S+\)",
         done.output.splitlines()[-1],
     )
 

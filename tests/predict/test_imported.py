@@ -124,7 +124,7 @@ def test_the_command(imported, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("none", None, (), "none: No such file or directory"),
+        ("none", None, (), "none: no such file"),
         ("t", b"a\n\nb\n", STRICT, "t, line 2: text: empty"),
         ("t", b"a\tb\tc\n", STRICT, "t, line 1: 3 fields between tabs"),
         ("t", b"a\na\t\n", STRICT, "t, line 2: pair: empty"),
