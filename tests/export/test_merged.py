@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from pet_fairseq.checkpoints.loading import load_model
+from pet_fairseq.cli import main
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
 from tests.predict.made import (
@@ -33,9 +34,9 @@ def translator(tmp_path):
     return made, save_low_rank(made, "translation", tmp_path)
 
 
-def export_and_load(checkpoint, out, **options):
+def export_and_load(checkpoint, out):
     """The merged model in the folder that export writes."""
-    export(str(checkpoint), None, "fairseq", out, **options)
+    export(str(checkpoint), None, "fairseq", out)
     return load_model(str(out / "model.pt"), "CHECKPOINT")[0]
 
 
@@ -89,7 +90,9 @@ def test_a_moved_backbone(translator, tmp_path):
     moved = shutil.move(made.backbone, tmp_path / "moved.pt")
     with pytest.raises(UserError, match=rf"^--backbone-path {made.backbone}: no such file"):
         export(low_rank, None, "fairseq", tmp_path / "out")
-    found = export_and_load(low_rank, tmp_path / "after", backbone_path=str(moved)).state_dict()
+    words = ("--to", "fairseq", "--out", str(tmp_path / "after"), "--backbone-path", str(moved))
+    assert main(["export", low_rank, *words]) == 0
+    found = load_model(str(tmp_path / "after/model.pt"), "CHECKPOINT")[0].state_dict()
     torch.testing.assert_close(found, expected)
 
 
