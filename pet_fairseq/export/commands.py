@@ -16,8 +16,8 @@ def _arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="a Transformer or a PET student, or the folder of import-hf, bilingual or export that "
-        "holds one",
+        help="a Transformer, a PET student or a model of --arch low_rank, or the folder of "
+        "import-hf, bilingual or export that holds one",
     )
     parser.add_argument(
         "--data",
@@ -53,6 +53,12 @@ def _arguments(parser: OneLineParser) -> None:
         help="BPE codes or the SentencePiece model of the training text, for --to "
         "huggingface, onnx and marian (default: the one that pet-fairseq translate finds)",
     )
+    parser.add_argument(
+        "--backbone-path",
+        metavar="FILE",
+        help="of a model of --arch low_rank: the checkpoint of the frozen model, if it is no "
+        "longer where it was",
+    )
     add_new_folder_option(parser)
 
 
@@ -60,7 +66,7 @@ def _run(args: Namespace) -> None:
     from pet_fairseq.export.export import ONLY_FOR, export
 
     options = {name: getattr(args, name) for name in ONLY_FOR}
-    export(args.checkpoint, args.data, args.to, args.out, **options)
+    export(args.checkpoint, args.data, args.to, args.out, args.backbone_path, **options)
     print(f"wrote {args.out}")
 
 
@@ -70,7 +76,9 @@ COMMANDS = (
         group=Group.MAIN,
         help="write a translation model for fairseq, CTranslate2, transformers, ONNX, Marian",
         description="Write a folder with the model's plain form, in which no parameters are "
-        "shared between layers and every attention has only the heads that it uses.",
+        "shared between layers and every attention has only the heads that it uses. Of a model of "
+        "--arch low_rank, of any task, --to fairseq writes the model with the updates in its "
+        "weights, which may need this package.",
         add_arguments=_arguments,
         run=_run,
     ),

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
+from omegaconf import DictConfig
+
 from pet_fairseq.checkpoints.backbone import MERGE_FIRST
 from pet_fairseq.checkpoints.dictionaries import first_folder, own_data
 from pet_fairseq.checkpoints.loading import check_own_data, find_model_files, load_task
@@ -38,15 +40,24 @@ WITH_TOKENIZER: dict[str, Callable[..., None]] = {
 }
 
 
-def export(checkpoint: str, data: Optional[str], to: str, out: Path, **options) -> None:
+def export(
+    checkpoint: str,
+    data: Optional[str],
+    to: str,
+    out: Path,
+    backbone_path: Optional[str] = None,
+    **options,
+) -> None:
     """Write a folder with a model, in which no layers share parameters, and what its text needs.
 
     Args:
-        checkpoint: a translation model, or a folder that holds one; data: fairseq-preprocess's
-        folder, None for that of the checkpoint, or else the one that it names; to: "fairseq" for
-        OUT/model.pt, "ctranslate2" for a folder that its Translator opens, "huggingface" for one
-        that transformers opens, "onnx" for graphs of ONNX Runtime, "marian" for Marian and
-        Bergamot; options: those of ONLY_FOR, None where they are not given.
+        checkpoint: a translation model, one of any task with low-rank updates, or a folder that
+        holds one; data: fairseq-preprocess's folder, None for that of the checkpoint, or else the
+        one that it names; to: "fairseq" for OUT/model.pt, "ctranslate2" for a folder that its
+        Translator opens, "huggingface" for one that transformers opens, "onnx" for graphs of ONNX
+        Runtime, "marian" for Marian and Bergamot; backbone_path: of the model with low-rank
+        updates, None for the one that the checkpoint names; options: those of ONLY_FOR, None where
+        they are not given.
     Raises:
         UserError: names the option or file and the reason.
     """
@@ -55,17 +66,23 @@ def export(checkpoint: str, data: Optional[str], to: str, out: Path, **options) 
     check_new_folder(out, "--out")
     if Path(checkpoint).is_dir():
         (checkpoint,), data = find_model_files(checkpoint, data, "CHECKPOINT")
+    cfg = load_options(checkpoint, "CHECKPOINT")
     if not data:
-        data = own_data(load_options(checkpoint, "CHECKPOINT").task.data, checkpoint)
+        data = own_data(cfg.task.data, checkpoint)
         check_own_data(data, checkpoint, "CHECKPOINT")
-    can_be_merged = hasattr(model_class(load_options(checkpoint, "CHECKPOINT").model), "merge")
+    can_be_merged = hasattr(model_class(cfg.model), "merge")
     if can_be_merged and to != "fairseq":
         raise UserError(
             f"--to {to}: CHECKPOINT {checkpoint} holds changes of a model; {MERGE_FIRST}"
         )
+    if backbone_path and not can_be_merged:
+        raise UserError(
+            f"--backbone-path {backbone_path}: CHECKPOINT {checkpoint} has no low-rank updates; "
+            "leave it out"
+        )
     with atomic_folder(out) as folder:
         if can_be_merged:
-            write_merged(checkpoint, data, folder)
+            write_merged(checkpoint, data, folder, backbone_path)
             return
         if to in WITH_TOKENIZER:
             WITH_TOKENIZER[to](checkpoint, data, folder, **given)
@@ -74,10 +91,9 @@ def export(checkpoint: str, data: Optional[str], to: str, out: Path, **options) 
             write_ctranslate2(checkpoint, data, folder, **given)
         else:
             write_fairseq(checkpoint, data, folder)
-        add_text_files(checkpoint, data, folder, with_languages=to != "fairseq")
+        add_text_files(checkpoint, cfg, data, folder, with_languages=to != "fairseq")
         if to == "ctranslate2":
-            options = load_options(checkpoint, "CHECKPOINT").model
-            write_script(folder, find_file(SUBWORD_FILES, [folder]), options)
+            write_script(folder, find_file(SUBWORD_FILES, [folder]), cfg.model)
 
 
 def check_options(to: str, given: dict) -> None:
@@ -90,14 +106,15 @@ def check_options(to: str, given: dict) -> None:
         check_positive(shortlist=given["shortlist"])
 
 
-def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: bool) -> None:
+def add_text_files(
+    checkpoint: str, cfg: DictConfig, data: str, folder: Path, with_languages: bool
+) -> None:
     """Write what tells a model's text: the subword models, if any are found.
 
     Args:
-        checkpoint, data: as for `export`.
+        checkpoint, data: as for `export`. cfg: the checkpoint's options.
         with_languages: whether the languages are written down, too, where the engine knows none.
     """
-    cfg = load_options(checkpoint, "CHECKPOINT")
     task = load_task(cfg.task, data)
     folders = folders_around(checkpoint, cfg, Path(first_folder(data)))
     copy_subword_files(task.source_dictionary, folders, folder)

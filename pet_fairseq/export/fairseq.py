@@ -1,6 +1,5 @@
 """Export to fairseq: the plain form of a model, fairseq's `transformer` that computes the same."""
 
-import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Optional
@@ -22,7 +21,11 @@ from pet_fairseq.checkpoints.dictionaries import dictionaries_by_language, first
 from pet_fairseq.checkpoints.loading import build_from_state, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
 from pet_fairseq.checkpoints.saving import derived_state, new_state, save_state
-from pet_fairseq.checkpoints.text_files import copy_subword_files, folders_around
+from pet_fairseq.checkpoints.text_files import (
+    copy_files,
+    copy_subword_files,
+    folders_around,
+)
 from pet_fairseq.checkpoints.translation_checks import check_translation_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
@@ -54,19 +57,24 @@ def write_fairseq(checkpoint: str, data: str, folder: Path, without_tokens: bool
     return exported["cfg"]
 
 
-def write_merged(checkpoint: str, data: str, folder: Path) -> None:
+def write_merged(
+    checkpoint: str, data: str, folder: Path, backbone_path: Optional[str] = None
+) -> None:
     """Write model.pt, the backbone of a model with `merge` as it has changed it, of any task.
 
     Beside it lie the subword models, and the dictionaries of language models and of translation
-    models; a classifier names the folder of its own.
+    models; a classifier's checkpoint goes on naming its data folder.
+
+    Args:
+        backbone_path: of the backbone, None for the one that the checkpoint names.
     """
     state = load_checkpoint(checkpoint, "CHECKPOINT")
-    model, task = build_from_state(state, [checkpoint], "CHECKPOINT", data)
+    options = {"backbone_path": backbone_path} if backbone_path else {}
+    model, task = build_from_state(state, [checkpoint], "CHECKPOINT", data, **options)
     cfg, dictionaries = state["cfg"], sorted(Path(first_folder(data)).glob("dict.*txt"))
     around = folders_around(checkpoint, cfg, Path(first_folder(data)))
     copy_subword_files(task.source_dictionary, around, folder)
-    for file in dictionaries:
-        shutil.copy(file, folder)
+    copy_files({file.name: file for file in dictionaries}, folder)
     with open_dict(cfg):
         cfg.task.data = "." if dictionaries else data
         cfg.model = load_options(cfg.model.backbone_path, "--backbone-path").model

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
+from fairseq.modules.checkpoint_activations import unwrap_checkpoint
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -56,11 +57,23 @@ class LowRankUpdates(nn.Module):
             self.is_applied = before
 
     def merge_into(self, model: nn.Module) -> None:
-        """Leave the updated weights in a model for good, and nothing of this module in its maps."""
+        """Leave the updated weights in a model for good, and nothing of this module in its maps.
+
+        Maps that anything else has parametrized, such as other updates, stay as they are.
+        """
         with self.applied():
             for module in model.modules():
-                if parametrize.is_parametrized(module, "weight"):
+                if self.updates(module):
                     parametrize.remove_parametrizations(module, "weight")
+
+    def updates(self, module: nn.Module) -> bool:
+        """Whether a module is one of the maps that are updated."""
+        if not parametrize.is_parametrized(module, "weight"):
+            return False
+        return any(
+            isinstance(own, _Weight) and own.update_of[0] is self
+            for own in module.parametrizations.weight
+        )
 
 
 class _Weight(nn.Module):
@@ -85,6 +98,8 @@ def attention_maps(model: nn.Module) -> list[nn.Linear]:
 def update_attention(model: nn.Module, rank: int, alpha: float, remedy: str) -> LowRankUpdates:
     """Make updates of a model's `attention_maps`.
 
+    Its layers keep their activations from then on, whatever it was trained with.
+
     Args:
         remedy: ends the error about a model without any.
     Raises:
@@ -96,11 +111,14 @@ def update_attention(model: nn.Module, rank: int, alpha: float, remedy: str) -> 
             f"--lora-rank {rank}: the backbone's layers have no attention with q_proj and v_proj; "
             f"{remedy}"
         )
-    if len({id(linear.weight) for linear in maps}) < len(maps):
+    weights = [linear.weight for linear in maps]  # a list: each keeps its id
+    if len(set(map(id, weights))) < len(weights):
         raise UserError(
             f"--lora-rank {rank}: the backbone's layers share weights of q_proj or v_proj; give a "
-            "model without pairs"
+            "model whose layers share no weights"
         )
+    # run again in the backward pass, a frozen layer would give its updates no gradient
+    unwrap_checkpoint(model)
     return LowRankUpdates(maps, rank, alpha)
 
 

@@ -13,13 +13,13 @@ from omegaconf import DictConfig, open_dict
 from torch import Tensor
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, own_data
-from pet_fairseq.checkpoints.loading import build_from_state, find_model_files, load_task
+from pet_fairseq.checkpoints.loading import find_model_files, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.text_files import SIDES, folders_around
 from pet_fairseq.checkpoints.translation_checks import check_one_language_pair
 from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.load_model import is_classification, make_predictor
+from pet_fairseq.predict.load_model import build_to_answer, is_classification, make_predictor
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
     build_text_of,
@@ -91,7 +91,7 @@ def _classifier(
     tokenizer: Optional[str],
     options: dict,
 ) -> Predictor:
-    model, task = build_from_state(state, paths, "path", data, **options)
+    model, task = build_to_answer(state, paths, "path", data, **options)
     folders = folders_around(paths[0], state["cfg"])
     text = build_text_of(*_text_options(task, segmentation, tokenizer, folders))
     return make_predictor(model, task, text, "path")

@@ -3,7 +3,7 @@
 import argparse
 import math
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -59,7 +59,7 @@ def load(
     paths, data = find_model_files(args.checkpoint, args.data, PATH)
     state = load_checkpoint(paths[0], PATH)
     options = {"backbone_path": args.backbone_path} if args.backbone_path else {}
-    model, task = build_from_state(state, paths, PATH, data, **options)
+    model, task = build_to_answer(state, paths, PATH, data, **options)
     predictor_class(model, task, f"{PATH} {paths[0]}")  # refuses what no tokenizer would help
     folders = folders_around(paths[0], state["cfg"])
     words, languages = task.source_dictionary, languages_of(task)
@@ -77,6 +77,14 @@ def load(
     if args.precision == "int8":
         predictor.to_int8()
     return predictor
+
+
+def build_to_answer(
+    state: dict, paths: list[str], option: str, data: str, **options: Any
+) -> tuple[nn.Module, FairseqTask]:
+    """As `build_from_state`; a model with `merge` is merged, not computed anew for every batch."""
+    model, task = build_from_state(state, paths, option, data, **options)
+    return model.merge() if hasattr(model, "merge") else model, task
 
 
 def choose_precision(device: str, precision: str) -> tuple[str, Optional[torch.dtype]]:

@@ -201,16 +201,27 @@ def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
     for option, value in (("--vocab-size", args.vocab_size), ("--lm-tokens", args.lm_tokens)):
         if value is not None and value < 2:
             raise UserError(f"{option} {value}: give 2 or more")
-    if args.plot is not None and not splits:
-        raise UserError(f"--plot {args.plot}: has no records; give --train, --valid or --test")
-    if args.plot is not None and args.plot.parent != args.out:  # which is made later
-        check_out_file(args.plot, "--plot")
+    if args.plot is not None:
+        _check_plot(args.plot, args.out, splits)
     if not args.max_record_mb * 1e6 >= 1:
         raise UserError(f"--max-record-mb {args.max_record_mb:g}: give more than 0")
     if args.max_record_mb * 1e6 >= sys.maxsize:
         raise UserError(
             f"--max-record-mb {args.max_record_mb:g}: no line is that long; give a smaller number"
         )
+
+
+def _check_plot(plot: Path, out: Path, splits: dict[str, Path]) -> None:
+    """Raise UserError for a plot of no records, or one in the place of BIN or of a file in it."""
+    if not splits:
+        raise UserError(f"--plot {plot}: has no records; give --train, --valid or --test")
+    file, folder = plot.resolve(), out.resolve()
+    if file == folder:
+        raise UserError(f"--plot {plot}: is the folder of --out; give the name of a file")
+    if file.parent != folder:
+        check_out_file(plot, "--plot")
+    elif file.suffix != ".png":  # all else in the folder has other endings
+        raise UserError(f"--plot {plot}: give a name that ends in .png for a file in --out")
 
 
 # --- models on records ----------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Optional
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
-from fairseq.modules.checkpoint_activations import unwrap_checkpoint
 from torch import Tensor, nn
 
 from pet_fairseq.errors import TooLongError, UserError
@@ -200,7 +199,6 @@ def make_low_rank(decoder: nn.Module, cfg: SelfCpConfig) -> Optional[LowRankUpda
     """
     if not cfg.lora_rank:
         return None
-    unwrap_checkpoint(decoder)  # run again in the backward pass, a layer would miss its updates
     remedy = "give a transformer_lm or an imported model of Llama's kind, or leave it out"
     return update_attention(decoder, cfg.lora_rank, cfg.lora_alpha, remedy)
 

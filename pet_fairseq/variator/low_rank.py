@@ -91,6 +91,7 @@ class LowRankModel(BackboneWrapper):
         is_there = name in heads and heads[name].out_proj.out_features == num_classes
         if not is_there and hasattr(self.backbone, "register_classification_head"):
             self.backbone.register_classification_head(name, num_classes, **options)
+            set_dropout(self.backbone, self.cfg.dropout)
         super().register_classification_head(name, num_classes)
 
     def make_generation_fast_(self, **options) -> None:

@@ -67,15 +67,19 @@ def test_merged_it_translates_the_same(data, teacher, tuned, tmp_path):
     assert expected != translations(data, teacher)
     assert translations(data, merged) == expected
     assert load_checkpoint_to_cpu(str(merged))["cfg"]["model"].arch == "transformer_tiny"
+    check_plugins_around(merged, data, tmp_path / "plugins", expected)
+    merge(tmp_path / "merged", tmp_path / "again")
+
+
+def check_plugins_around(merged, data, folder, expected):
+    """They can be trained, and at ratio 1 translate as the merged model does."""
     train(
-        *(data, tmp_path / "plugins", "--arch", "variator", "--backbone-path", merged),
-        *("--criterion", "variator_distillation", "--max-update", "1"),
+        *(data, folder, "--arch", "variator", "--backbone-path", merged),
+        *("--criterion", "variator_distillation", "--max-tokens", "40", "--max-update", "1"),
         common=[word for word in TRAIN if word not in ("--dropout", "0.1")],
     )
-    plugins = tmp_path / "plugins/checkpoint_best.pt"
-    whole = ("--model-overrides", "{'compression_ratio': 1}")
-    assert translations(data, plugins, *whole) == expected
-    merge(tmp_path / "merged", tmp_path / "again")
+    plugins, whole = folder / "checkpoint_best.pt", "{'compression_ratio': 1}"
+    assert translations(data, plugins, "--model-overrides", whole) == expected
 
 
 @pytest.mark.slow
@@ -99,6 +103,7 @@ def test_a_t5(tmp_path):
         run("pet-fairseq", "translate", model, *files, "--beam", "1")
         said.append((tmp_path / "answers").read_text())
     assert said[0] == said[1]
+    check_plugins_around(merged, data, tmp_path / "plugins", expected)
 
 
 def test_refused(data, teacher, tuned, tmp_path):

@@ -142,6 +142,8 @@ def test_another_model_than_that_of_the_folder(made, tmp_path):
             "give the name of a file in a folder that exists",
         ),
         (("--train", "TEST", "--plot", "NONE/x.png"), "--plot NONE/x.png: give the name of a file"),
+        (("--train", "TEST", "--plot", "BIN"), "/bin: is the folder of --out; give the name of a"),
+        (("--train", "TEST", "--plot", "DICT"), "/bin/dict.txt: give a name that ends in .png"),
         (("--text", "TEST", "--plot", "x.png"), "--plot x.png: has no records; give --train"),
         (("--train", "NO_RESPONSE"), "line 1: no field 'response'; give query, prompt, response"),
         (("--train", "EMPTY"), "line 1: 'response' is empty"),
@@ -153,6 +155,7 @@ def test_wrong_options_and_files(made, tmp_path, capsys, options, message):
     """Without a process of their own; --out is a new folder."""
     folder, _, out = made
     files = {"TEST": folder / "test.jsonl", "MODEL": out / "spm.model", "FOLDER": folder}
+    files |= {"BIN": tmp_path / "bin", "DICT": tmp_path / "bin/dict.txt"}
     for name, content in (
         ("NO_RESPONSE", '{"query": "", "prompt": ""}'),
         ("EMPTY", '{"query": "", "prompt": "", "response": ""}'),

@@ -96,3 +96,13 @@ def test_merged_weights_stay():
     for linear, weight in zip(maps, expected):
         assert set(linear.state_dict()) <= {"weight", "bias"} and not linear.weight.requires_grad
         torch.testing.assert_close(linear.weight.detach(), weight)
+
+
+def test_merging_leaves_what_others_have_parametrized():
+    maps, _, updates = make()
+    other = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
+    others = nn.Linear(3, 3)
+    LowRankUpdates([others], 2, 1.0)
+    updates.merge_into(nn.ModuleList([*maps, other, others]))
+    found = [nn.utils.parametrize.is_parametrized(linear) for linear in [*maps, other, others]]
+    assert found == [False, False, True, True]

@@ -10,6 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from omegaconf import OmegaConf
 
+from pet_fairseq.variator.low_rank import LowRankConfig, LowRankModel
 from tests.translation import WORDS, make_task, save_model, save_state
 from tests.variator.test_model import make_variator
 
@@ -103,6 +104,18 @@ def save_classifier(folder: Path, task: SentencePredictionTask, arch: str, **opt
             parameter.add_(0.1 * torch.randn_like(parameter))  # no answer is like another
     backbone = save_with_task(folder / "b.pt", "sentence_prediction", model, args, task)
     return save_plugins(folder, "sentence_prediction", task, backbone)
+
+
+def save_low_rank(made: Made, name: str, folder: Path) -> str:
+    """The checkpoint of low-rank updates, none of them zero, of a backbone; `name`: its task's."""
+    cfg = LowRankConfig(backbone_path=made.backbone, lora_rank=3)
+    cfg._name = "low_rank"
+    torch.manual_seed(3)
+    model = LowRankModel.build_model(cfg, made.task)
+    with torch.no_grad():
+        for up in model.low_rank.up:
+            up.normal_(std=0.1)
+    return save_with_task(folder / "l.pt", name, model, Namespace(**vars(cfg)), made.task)
 
 
 def write_dictionary(folder: Path, words: list[str]) -> Dictionary:

@@ -9,7 +9,13 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.predict.int8 import Int8Linear, check_int8
 from pet_fairseq.predict.load_model import choose_precision
 from pet_fairseq.variator.plugin import Plugin
-from tests.predict.made import RATIOS, make_bart, make_classifier, make_translator
+from tests.predict.made import (
+    RATIOS,
+    make_bart,
+    make_classifier,
+    make_translator,
+    save_low_rank,
+)
 from tests.predict.test_predictor import TEXTS, answering
 
 
@@ -74,6 +80,17 @@ def test_answers_are_nearly_the_same(make, tmp_path):
         for ours, theirs in zip(found, wanted):
             assert ours["probabilities"] == pytest.approx(theirs["probabilities"], abs=0.05)
             assert ours != theirs
+
+
+@pytest.mark.parametrize("make", [make_classifier, make_bart])
+def test_low_rank_updates_are_in_the_maps(make, tmp_path):
+    made = make(tmp_path)
+    path = save_low_rank(made, "sentence_prediction", tmp_path)
+    exact, rounded = (answering(made, *words, path=path) for words in ((), ("--precision", "int8")))
+    assert not any(isinstance(m, nn.Linear) for m in rounded.model.modules())
+    for ours, theirs in zip(rounded.predict(TEXTS), exact.predict(TEXTS)):
+        assert ours["probabilities"] == pytest.approx(theirs["probabilities"], abs=0.1)
+        assert ours != theirs
 
 
 def test_refused(tmp_path, monkeypatch):

@@ -9,9 +9,11 @@ import torch
 from fairseq.data import ListDataset, RollDataset
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import build_model
+from torch.nn.utils.parametrize import is_parametrized
 
 import pet_fairseq
 from pet_fairseq import cli
+from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.hooks import forward_hooks
@@ -29,6 +31,7 @@ from tests.predict.made import (
     make_bart,
     make_classifier,
     make_translator,
+    save_low_rank,
     save_with_task,
     write_dictionary,
 )
@@ -145,6 +148,25 @@ def test_from_python(classifier, ratio):
         assert answer["probabilities"] == pytest.approx(same["probabilities"], abs=1e-6)
     with pytest.raises(UserError, match=r"compression_ratio 3: the model works at \[1, 2, 4\]"):
         model.predict(TEXTS, compression_ratio=3)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "translator"])
+def test_low_rank_updates_are_merged(kind, request, tmp_path):
+    """Merged or not, the answers are the same, and those of the backbone are others."""
+    made = request.getfixturevalue(kind)
+    name = "translation" if kind == "translator" else "sentence_prediction"
+    path = save_low_rank(made, name, tmp_path)
+    served = answering(made, path=path)
+    assert not any(is_parametrized(module) for module in served.model.modules())
+    model, _ = load_model(path, "CHECKPOINT")
+    assert any(is_parametrized(module) for module in model.modules())
+    encoded = [encode(served, text) for text in TEXTS]
+    found = served.answer(encoded, None)
+    assert found != answering(made).answer(encoded, 1)
+    served.model = model
+    for answer, same in zip(found, served.answer(encoded, None)):
+        answer, same = (a.get("probabilities", a) for a in (answer, same))
+        assert answer == pytest.approx(same, abs=1e-5)
 
 
 def test_options_from_python(classifier, tmp_path):

@@ -172,6 +172,24 @@ def test_without_training_it_is_its_backbone(task, tmp_path):
         assert torch.equal(model(**net_input)[0], plain(**net_input)[0])
 
 
+@pytest.mark.parametrize("checkpointing", ["checkpoint_activations", "offload_activations"])
+def test_a_backbone_with_checkpointed_activations(checkpointing, task, tmp_path):
+    """The gradients are those of the same model without that option, and none is zero."""
+    path = save_model(tmp_path / "b.pt", task)
+    state = torch.load(path, weights_only=False)
+    vars(state["cfg"]["model"]).update({"checkpoint_activations": True, checkpointing: True})
+    torch.save(state, tmp_path / "c.pt")
+    net_input = make_batch(task, [3, 7, 2])["net_input"]
+    gradients = []
+    for file in (path, tmp_path / "c.pt"):
+        torch.manual_seed(1)
+        model = make(task, file).train()
+        model(**net_input)[0].square().mean().backward()
+        gradients.append({n: p.grad for n, p in model.low_rank.named_parameters()})
+    assert all(gradient.any() for gradient in gradients[0].values())
+    torch.testing.assert_close(*gradients)
+
+
 def test_dropout(task, tmp_path):
     """The model's own, where nothing else is said: it is trained as any other model."""
     path = save_model(tmp_path / "b.pt", task, dropout=0.4)
@@ -179,6 +197,14 @@ def test_dropout(task, tmp_path):
     for options, same in (({}, False), ({"dropout": 0.0}, True), ({"dropout": 0.3}, False)):
         model = make(task, path, **options).train()
         assert torch.equal(*(model(**net_input)[0] for _ in range(2))) is same
+
+
+def test_dropout_in_a_new_head(class_task, tmp_path):
+    path = save_model(tmp_path / "b.pt", class_task, "roberta", **ENCODER, pooler_dropout=0.4)
+    for options, expected in (({}, 0.4), ({"dropout": 0.2}, 0.2)):
+        model = make(class_task, path, **options)
+        model.register_classification_head(HEAD, num_classes=3)
+        assert model.heads[HEAD].dropout.p == expected
 
 
 def test_plugins_stand_around_a_merged_model_only(task, tmp_path):
@@ -207,13 +233,13 @@ def test_plugins_stand_around_a_merged_model_only(task, tmp_path):
         ({"lora_rank": 0}, "--lora-rank 0: give 1 or more"),
         ({"lora_alpha": -1.0}, "--lora-alpha -1: give more than 0, but not inf"),
         ({"dropout": 1.0}, r"--dropout 1.0: give 0 or more, less than 1"),
-        ({"backbone_path": ""}, "--backbone-path: missing; give the checkpoint"),
+        ({"path": ""}, "--backbone-path: missing; give the checkpoint"),
     ],
 )
 def test_bad_options(options, message, task, tmp_path):
     path = save_model(tmp_path / "b.pt", task)
     with pytest.raises(UserError, match=f"^{message}"):
-        make(task, **{"path": path, **options} if "backbone_path" not in options else {"path": ""})
+        make(task, **{"path": path, **options})
 
 
 def test_backbones_that_cannot_be_updated(task, tmp_path):
