@@ -57,7 +57,7 @@ class NarrowModel(FineTunedModel):
         if len({id(layer.fc1.weight) for layer in layers}) < len(layers):
             raise UserError(
                 f"--backbone-path {self.cfg.backbone_path}: its layers share weights, so "
-                "narrow_ffn cannot cut them; give a model without pairs"
+                "narrow_ffn cannot cut them; give a model whose layers share no weights"
             )
         for layer in layers:
             narrow_ffn(layer, self.cfg.compression_ratio)
