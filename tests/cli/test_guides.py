@@ -12,6 +12,7 @@ import pytest
 import torch
 from sentencepiece import SentencePieceProcessor
 
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.demo.corpus import train_pieces, write_corpus
 from tests.cli.pages import USER_DIR, block, run_in
 from tests.predict.imported import LABELS, write_classifier
@@ -90,7 +91,7 @@ def test_pre_training_as_icaes(reviews):
         assert same["prompt"] == same["response"] == text
         assert f"{rest['prompt']} {rest['response']}" == text
     states = [
-        torch.load(reviews / folder / "checkpoint_last.pt", weights_only=False)["model"]
+        load_checkpoint(str(reviews / folder / "checkpoint_last.pt"), folder)["model"]
         for folder in ("pretrained", "memory")
     ]
     updates = [name for name in states[0] if "low_rank" in name]

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.attention import replace_fairseq_attention
 from pet_fairseq.variator.low_rank import LowRankConfig, LowRankModel
@@ -49,7 +50,7 @@ def load_plainly(task, path, kind):
     """The backbone in the file, without any wrapper, in eval mode."""
     arch, options = kind
     backbone, _ = make_model(task, arch, **options)
-    backbone.load_state_dict(torch.load(path, weights_only=False)["model"])
+    backbone.load_state_dict(load_checkpoint(str(path), "--backbone-path")["model"])
     replace_fairseq_attention(backbone)  # fairseq's takes a softmax in float32
     return backbone.eval()
 
