@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.checkpoints.loading import find_checkpoint
+from pet_fairseq.checkpoints.model_files import find_checkpoint
 from pet_fairseq.compress.engine import TEACHER, named_files
 from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.options import PAIRS

@@ -11,7 +11,8 @@ from fairseq.data import LanguagePairDataset
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationTask
 
-from pet_fairseq.checkpoints.loading import load_subset, load_task
+from pet_fairseq.checkpoints.loading import load_task
+from pet_fairseq.checkpoints.subsets import load_subset
 from pet_fairseq.checkpoints.text_files import around_data
 from pet_fairseq.compress.forms import check_forms
 from pet_fairseq.compress.layout import Layout

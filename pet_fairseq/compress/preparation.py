@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.checkpoints.dictionaries import dictionary_of, first_folder, trained_languages
-from pet_fairseq.checkpoints.loading import (
+from pet_fairseq.checkpoints.model_files import (
     CHECKPOINT,
     find_checkpoint,
     find_trained,

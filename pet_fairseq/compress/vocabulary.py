@@ -11,7 +11,7 @@ from omegaconf import OmegaConf, open_dict
 from sentencepiece import SentencePieceProcessor
 
 from pet_fairseq.checkpoints.dictionaries import dictionaries_by_language, dictionary_of
-from pet_fairseq.checkpoints.loading import CHECKPOINT
+from pet_fairseq.checkpoints.model_files import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import write_languages

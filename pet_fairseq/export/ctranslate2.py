@@ -17,8 +17,9 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks.translation import TranslationTask
 from torch import nn
 
-from pet_fairseq.checkpoints.loading import load_subset, load_task, load_transformer
+from pet_fairseq.checkpoints.loading import load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.checkpoints.subsets import load_subset
 from pet_fairseq.checkpoints.text_files import both_sides
 from pet_fairseq.errors import UserError, first_given, option_of
 from pet_fairseq.export.fairseq import MODEL, write_fairseq

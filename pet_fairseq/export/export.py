@@ -8,7 +8,8 @@ from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.backbone import MERGE_FIRST
 from pet_fairseq.checkpoints.dictionaries import first_folder, own_data
-from pet_fairseq.checkpoints.loading import check_own_data, find_model_files, load_task
+from pet_fairseq.checkpoints.loading import check_own_data, load_task
+from pet_fairseq.checkpoints.model_files import find_model_files
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
     SUBWORD_FILES,

@@ -12,7 +12,7 @@ from fairseq.data import ConcatDataset, Dictionary, LanguagePairDataset
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from pet_fairseq.checkpoints.loading import even_steps
+from pet_fairseq.checkpoints.subsets import even_steps
 from pet_fairseq.files import write_lines
 
 FILE = "vmap.txt"

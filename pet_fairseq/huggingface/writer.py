@@ -12,7 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
-from pet_fairseq.checkpoints.loading import CHECKPOINT
+from pet_fairseq.checkpoints.model_files import CHECKPOINT
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder

@@ -12,7 +12,7 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import DictConfig, OmegaConf
 
 from pet_fairseq.checkpoints.dictionaries import first_folder, load_dictionary, vocabulary_sizes
-from pet_fairseq.checkpoints.loading import CHECKPOINT
+from pet_fairseq.checkpoints.model_files import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import around_data, copy_subword_files

@@ -12,9 +12,10 @@ import torch
 from fairseq.models import FairseqModel
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints.loading import load_transformer, read_samples
+from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import derived_state, save_state
+from pet_fairseq.checkpoints.subsets import read_samples
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_write, check_out_file

@@ -20,7 +20,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import II
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints.loading import batches_of_similar_length, even_steps
+from pet_fairseq.checkpoints.subsets import batches_of_similar_length, even_steps
 from pet_fairseq.distillation.chunks import ChunkSize, chunked_sums, chunks
 from pet_fairseq.distillation.criterion_state import load_own_state
 from pet_fairseq.distillation.outputs import has_output_layer, run_student

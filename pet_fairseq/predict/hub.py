@@ -13,7 +13,8 @@ from omegaconf import DictConfig, open_dict
 from torch import Tensor
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, own_data
-from pet_fairseq.checkpoints.loading import find_model_files, load_task
+from pet_fairseq.checkpoints.loading import load_task
+from pet_fairseq.checkpoints.model_files import find_model_files
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.text_files import SIDES, folders_around
 from pet_fairseq.checkpoints.translation_checks import check_one_language_pair

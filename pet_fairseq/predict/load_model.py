@@ -13,7 +13,8 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 from torch import nn
 
-from pet_fairseq.checkpoints.loading import build_from_state, find_model_files
+from pet_fairseq.checkpoints.loading import build_from_state
+from pet_fairseq.checkpoints.model_files import find_model_files
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.decoding.task import PetTranslationTask

@@ -11,7 +11,7 @@ from typing import IO
 
 import torch
 
-from pet_fairseq.checkpoints.loading import find_checkpoint
+from pet_fairseq.checkpoints.model_files import find_checkpoint
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_file, check_folder
 from pet_fairseq.huggingface.importer import import_model

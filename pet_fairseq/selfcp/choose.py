@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from pet_fairseq.checkpoints.loading import read_batches
+from pet_fairseq.checkpoints.subsets import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder_of, write_json

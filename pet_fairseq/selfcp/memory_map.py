@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from pet_fairseq.checkpoints.loading import load_subset
+from pet_fairseq.checkpoints.subsets import load_subset
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_figure, write_json

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from pet_fairseq.all_sentences import AllSentences
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
-from pet_fairseq.checkpoints.loading import build_from_state, even_steps
+from pet_fairseq.checkpoints.loading import build_from_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.subsets import even_steps
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, Texts, prompts_of

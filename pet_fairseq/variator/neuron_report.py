@@ -6,7 +6,7 @@ from typing import Optional
 
 from matplotlib.figure import Figure
 
-from pet_fairseq.checkpoints.loading import read_batches
+from pet_fairseq.checkpoints.subsets import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_with_figure

@@ -14,8 +14,9 @@ from typing import Any, Optional
 from fairseq import options
 from fairseq_cli import generate
 
-from pet_fairseq.checkpoints.loading import load_subset, load_transformer
+from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.subsets import load_subset
 from pet_fairseq.compress.forms import folder_bytes
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError

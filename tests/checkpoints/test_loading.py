@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pet_fairseq.checkpoints.loading import load_model, load_subset, load_task
+from pet_fairseq.checkpoints.loading import load_model, load_task
+from pet_fairseq.checkpoints.subsets import load_subset
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
 from tests.translation import WORDS, make_task, save_model, write_subset

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from pet_fairseq.checkpoints.loading import load_subset, load_task
+from pet_fairseq.checkpoints.loading import load_task
+from pet_fairseq.checkpoints.subsets import load_subset
 from pet_fairseq.compress.plan import Request, make_plan
 from pet_fairseq.compress.stages import build_pipeline, build_stages
 from pet_fairseq.compress.student import Size

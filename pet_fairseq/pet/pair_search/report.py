@@ -9,7 +9,8 @@ from typing import Optional
 
 from tqdm import tqdm
 
-from pet_fairseq.checkpoints.loading import load_transformer, read_samples
+from pet_fairseq.checkpoints.loading import load_transformer
+from pet_fairseq.checkpoints.subsets import read_samples
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_with_figure

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from pet_fairseq.checkpoints.loading import find_checkpoint, find_model_files
+from pet_fairseq.checkpoints.model_files import find_checkpoint, find_model_files
 from pet_fairseq.devices import choose_device, usable_cores
 from pet_fairseq.errors import UserError, check_positive, message_of
 from pet_fairseq.files import check_folder

@@ -10,7 +10,8 @@ from fairseq.data import encoders
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 
-from pet_fairseq.checkpoints.loading import load_subset, load_task
+from pet_fairseq.checkpoints.loading import load_task
+from pet_fairseq.checkpoints.subsets import load_subset
 from pet_fairseq.checkpoints.text_files import (
     TOKENIZER,
     find_file,

@@ -11,7 +11,8 @@ from fairseq.tasks import FairseqTask
 from torch import nn
 
 from pet_fairseq.checkpoints.dictionaries import class_names
-from pet_fairseq.checkpoints.loading import load_model, read_batches
+from pet_fairseq.checkpoints.loading import load_model
+from pet_fairseq.checkpoints.subsets import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 

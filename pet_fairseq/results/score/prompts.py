@@ -10,8 +10,9 @@ from omegaconf import open_dict
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.backbone import check_gives_logits
-from pet_fairseq.checkpoints.loading import build_from_state, even_steps, load_subset
+from pet_fairseq.checkpoints.loading import build_from_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.subsets import even_steps, load_subset
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError, check_positive
 

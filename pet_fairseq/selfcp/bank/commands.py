@@ -48,7 +48,7 @@ def _load(args: Namespace) -> tuple:
         UserError: wrong options, a wrong checkpoint or wrong data.
     """
     check_positive(**{name: getattr(args, name, 1) for name in COUNTS})
-    from pet_fairseq.checkpoints.loading import load_subset
+    from pet_fairseq.checkpoints.subsets import load_subset
     from pet_fairseq.devices import check_device
     from pet_fairseq.selfcp.task import load_selfcp
 
