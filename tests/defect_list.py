@@ -808,7 +808,7 @@ DEFECTS = (
     ),
     Defect(
         "8-bit matrices for Marian that are not turned",
-        "pet_fairseq/export/marian.py:eight_bits",
+        "pet_fairseq/export/marian_files.py:eight_bits",
         "rounded if name == 'Wemb' else rounded.T",
         "rounded",
         "tests/export/test_marian.py",
