@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints.dictionaries import dictionaries_by_language, first_folder
 from pet_fairseq.checkpoints.loading import build_from_state, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
-from pet_fairseq.checkpoints.saving import derived_state, new_state, save_state
+from pet_fairseq.checkpoints.saving import derived_state, equal_as_one, new_state, save_state
 from pet_fairseq.checkpoints.text_files import (
     copy_files,
     copy_subword_files,
@@ -94,7 +94,8 @@ def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: Transla
     cfg.setdefault("common", {})["user_dir"] = None
     # the averaged weights of --store-ema are as large as the model, and of its old form
     extra_state = {name: value for name, value in state["extra_state"].items() if name != "ema"}
-    return new_state(cfg, plain.state_dict(), state["optimizer_history"], extra_state)
+    weights = equal_as_one(plain.state_dict())  # what layers shared takes no more room here
+    return new_state(cfg, weights, state["optimizer_history"], extra_state)
 
 
 def check_plain_form(options: Any, path: str) -> None:

@@ -6,13 +6,9 @@ first step and for all others: an empty cache makes a step the first one.
 """
 
 import importlib.util
-import logging
 import shutil
 import sys
-import warnings
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Optional
 
@@ -29,6 +25,7 @@ from pet_fairseq.export.ctranslate2 import float32_or_int8, language_tokens
 from pet_fairseq.export.fairseq import check_plain_form
 from pet_fairseq.export.forms import Form
 from pet_fairseq.export.huggingface import GENERATION, generation
+from pet_fairseq.export.onnx_files import export_graph, take_caches_of_none, write_graph
 from pet_fairseq.export.onnx_graphs import Attention, Decoder, Encoder, NumberedEncoder
 from pet_fairseq.export.tokenizer_json import (
     NoTokenizerError,
@@ -93,9 +90,7 @@ def write_onnx(
     config[JS_OPTIONS] = {"dtype": "q8" if rounds else "fp32"}
     first = write_words(folder, config, task, file)
     numbered = NumberedEncoder(encoder, first, len(words), words.unk())
-    write_graphs(folder / GRAPHS, numbered, decoder)
-    if rounds:
-        quantise_graphs(folder / GRAPHS)
+    write_graphs(folder / GRAPHS, numbered, decoder, rounds)
 
 
 def check_graphs(options: Any, path: str) -> None:
@@ -247,18 +242,24 @@ def tokenizer_of(
         return None
 
 
-def write_graphs(folder: Path, encoder: NumberedEncoder, decoder: Decoder) -> None:
-    """Write both graphs, in float32; the numbers of sentences and of words are left open."""
+def write_graphs(folder: Path, encoder: NumberedEncoder, decoder: Decoder, rounds: bool) -> None:
+    """Write both graphs; the numbers of sentences and of words are left open.
+
+    Args:
+        rounds: whether to round the weights to 8 bits.
+    """
     folder.mkdir()
+    end = f"{QUANTIZED if rounds else ''}.onnx"
     batch, source, target, past, seen = 2, 5, 3, 4, 2  # any sizes above 1, no two related
     width = encoder(torch.ones(1, 1).long(), torch.ones(1, 1).long()).size(2)
     mask = torch.ones(batch, source, dtype=torch.long)
     tokens, states = {0: "batch", 1: "source"}, torch.zeros(batch, source, width)
-    write_graph(
-        *(encoder, (mask.clone(), mask), folder / f"{ENCODER}.onnx"),
+    graph = export_graph(
+        *(encoder, (mask.clone(), mask)),
         {"input_ids": tokens, "attention_mask": tokens},
         ["last_hidden_state"],
     )
+    write_graph(graph, folder / f"{ENCODER}{end}", rounds)
     lengths = {True: (past, "past"), False: (seen, "past_source")}
     cache, dimensions = [], {}
     names = [
@@ -279,95 +280,6 @@ def write_graphs(folder: Path, encoder: NumberedEncoder, decoder: Decoder) -> No
     }
     arguments = (mask, torch.ones(batch, target, dtype=torch.long), states, cache)
     outputs = ["logits", *(f"present.{name}" for name in names)]
-    write_graph(decoder, arguments, folder / f"{DECODER}.onnx", inputs, outputs)
-    take_caches_of_none(folder / f"{DECODER}.onnx", list(dimensions))
-
-
-@torch.no_grad()
-def write_graph(
-    module: nn.Module,
-    arguments: Sequence[Any],
-    path: Path,
-    inputs: dict[str, dict[int, str]],
-    outputs: list[str],
-) -> None:
-    """Write a module's graph.
-
-    Args:
-        arguments: tensors, or a list of them at the end. inputs: the open dimensions of each tensor
-            by its name.
-    """
-    shapes: list[Any] = list(inputs.values())
-    if isinstance(arguments[-1], list):
-        single = len(arguments) - 1
-        shapes = [*shapes[:single], shapes[single:]]
-    with quiet():
-        torch.onnx.export(
-            module,
-            tuple(arguments),
-            str(path),
-            input_names=list(inputs),
-            output_names=outputs,
-            dynamic_shapes=tuple(shapes),
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
-
-
-def take_caches_of_none(path: Path, caches: list[str]) -> None:
-    """Let a decoder's graph take empty caches of no sentences, 0 x H x 0 x D, for any batch.
-
-    transformers.js begins with such. They, and no others, change by being given the batch's size.
-
-    Args:
-        caches: the names of inputs.
-    """
-    import onnx
-    from onnx.helper import make_node
-
-    model = onnx.load(path)
-    old = list(model.graph.node)
-    new = [make_node("Shape", ["input_ids"], ["cache.batch"], start=0, end=1)]
-    for name in caches:
-        new += [
-            make_node("Shape", [name], [f"{name}.sizes"], start=1),
-            make_node("Concat", ["cache.batch", f"{name}.sizes"], [f"{name}.shape"], axis=0),
-            make_node("Reshape", [name, f"{name}.shape"], [f"{name}.sized"], allowzero=1),
-        ]
-    for node in old:
-        node.input[:] = [f"{name}.sized" if name in caches else name for name in node.input]
-    del model.graph.node[:]
-    model.graph.node.extend([*new, *old])
-    onnx.save(model, path)
-
-
-def quantise_graphs(folder: Path) -> None:
-    """Put graphs with weights in 8 bits in the place of those of a folder.
-
-    Weights have 7 of the 8 bits, with which no CPU's sums of products overflow.
-    """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    for name in (ENCODER, DECODER):
-        with quiet():
-            quantize_dynamic(
-                *(folder / f"{name}.onnx", folder / f"{name}{QUANTIZED}.onnx"),
-                per_channel=True,
-                reduce_range=True,
-                weight_type=QuantType.QInt8,
-            )
-        (folder / f"{name}.onnx").unlink()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Hold back what the exporter and its libraries say of every step."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    graph = export_graph(decoder, arguments, inputs, outputs)
+    take_caches_of_none(graph, list(dimensions))
+    write_graph(graph, folder / f"{DECODER}{end}", rounds)

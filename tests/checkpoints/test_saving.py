@@ -3,7 +3,7 @@
 import torch
 from omegaconf import OmegaConf
 
-from pet_fairseq.checkpoints.saving import derived_state, unique_tensors
+from pet_fairseq.checkpoints.saving import derived_state, equal_as_one, unique_tensors
 
 
 def test_unique_tensors():
@@ -21,6 +21,26 @@ def test_unique_tensors():
     unique = unique_tensors(state)
     assert list(unique) == ["first", "equal", "half", "other half"]
     assert all(unique[name] is state[name] for name in unique)
+
+
+def test_equal_tensors_are_stored_once(tmp_path):
+    torch.manual_seed(0)
+    first = torch.randn(100, 100)
+    state = {
+        **{"first": first, "copy": first.clone(), "transposed": first.t().clone()},
+        **{"row": first[0], "as a matrix": first.clone().view(1, 10_000), "one": torch.tensor(1.0)},
+        **{"half": first.bfloat16(), "double": first.double(), "whole": torch.tensor(1)},
+    }
+    shared = equal_as_one(state)
+    assert list(shared) == list(state) and all(shared[n] is state[n] for n in state if n != "copy")
+    assert shared["copy"] is first
+    torch.save(shared, tmp_path / "shared")
+    loaded = torch.load(tmp_path / "shared", weights_only=True)
+    for name, tensor in state.items():
+        assert loaded[name].dtype == tensor.dtype and torch.equal(loaded[name], tensor)
+    torch.save(state, tmp_path / "state")
+    saved = (tmp_path / "state").stat().st_size - (tmp_path / "shared").stat().st_size
+    assert saved >= 4 * first.numel()
 
 
 def test_a_derived_checkpoint_has_nothing_of_the_old_training():

@@ -171,6 +171,21 @@ def test_int8_is_smaller_and_near(tmp_path):
     assert len(found) == len(SOURCES)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_shared_layers_are_stored_once(precision, tmp_path):
+    """PET's layers 1 and 3; in the encoder queries and keys change places."""
+    wide = {"embed_dim": 128, "ffn_embed_dim": 512, "layers": 4}
+    options = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in wide.items()}
+    sizes = []
+    for pairs in ("pet", "none"):
+        (tmp_path / pairs).mkdir()
+        options |= {"encoder_pairs": pairs, "decoder_pairs": pairs}
+        one = Exported(tmp_path / pairs, "pet_transformer", options, precision, std=0.1)
+        sizes.append(sum(file.stat().st_size for file in (one.out / "onnx").iterdir()))
+    assert sizes[0] < 0.55 * sizes[1]
+
+
 def first_logits(model):
     words = np.array([[5, 9, 4, 7, 2]])
     mask = np.ones_like(words)
