@@ -95,7 +95,9 @@ def write_graph(model: Any, path: Path, rounds: bool) -> None:
     if sum(len(tensor.raw_data) for tensor in model.graph.initializer) <= LARGEST:
         onnx.save(model, path)
     else:
-        onnx.save(model, path, save_as_external_data=True, location=path.name + DATA)
+        data = path.with_name(path.name + DATA)
+        onnx.save(model, path, save_as_external_data=True, location=data.name)
+        data.chmod(path.stat().st_mode)  # onnx lets nobody else read it
 
 
 def fold_transposes(model: Any) -> None:
