@@ -40,8 +40,8 @@ def write_huggingface(
     file = find_segmentation_file(segmentation, checkpoint, state["cfg"], data, words)
     write_json(folder / CONFIG, form.config)
     write_json(folder / GENERATION, generation(form))
-    write_tensors(form.tensors, folder / WEIGHTS[0])
     tokenizer = write_tokenizer(form, file, languages, folder)
+    write_tensors(form.tensors, folder / WEIGHTS[0])
     write_card(folder, state, Path(checkpoint), form, tokenizer, languages)
 
 
@@ -72,6 +72,13 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
         from safetensors.torch import save_file
     except ImportError as error:
         raise UserError(f"--to huggingface: needs a package; run {EXTRA}") from error
-    copies = {name: tensor.detach().float().clone() for name, tensor in tensors.items()}
-    save_file(copies, path, metadata={"format": "pt"})
+    stored: dict[str, Tensor] = {}
+    storages = set()
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().float().contiguous()
+        storage = tensor.untyped_storage().data_ptr()
+        # the format has no room for memory that tensors share
+        stored[name] = tensor.clone() if storage in storages else tensor
+        storages.add(storage)
+    save_file(stored, path, metadata={"format": "pt"})
     path.chmod(path.with_name(CONFIG).stat().st_mode)  # else it would be its owner's alone
