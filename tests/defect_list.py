@@ -943,11 +943,4 @@ DEFECTS = (
         "{list(before)}, *{sentence}]",
         "tests/export/test_ctranslate2.py",
     ),
-    Defect(
-        "copies of shared layers counted as bytes, whatever the precision",
-        "pet_fairseq/compress/forms.py:compare_forms",
-        "copied * WEIGHT[precision]",
-        "copied",
-        "tests/compress/test_forms.py",
-    ),
 )

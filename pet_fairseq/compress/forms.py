@@ -31,12 +31,10 @@ from pet_fairseq.predict.speed.detokenise import read_set
 from pet_fairseq.predict.speed.translate import BATCH, Translate, take_turns
 from pet_fairseq.predict.translate import open_engine
 from pet_fairseq.results.bleu import cached_bleu, cached_chrf
-from pet_fairseq.results.report.checkpoint import measure_sizes
 from pet_fairseq.runner.fairseq_options import Options
 
 FILE = "forms.json"
 MEGABYTE = 1e6
-WEIGHT = {PRECISION: 1, "fp32": 4}  # bytes
 NOT_READ = {"marian": ("model.npz",)}  # by the engine that is timed: Marian's own file
 
 
@@ -45,8 +43,6 @@ class Row(NamedTuple):
 
     Attributes:
         bytes: of all files that the engine reads.
-        copies: of the weights that layers of the trained student share, and that the form has once
-            for each layer.
         in_fairseq: whether fairseq computes it, because `translate` imports the form.
         sentences_per_second: the median over the rounds.
     """
@@ -54,7 +50,6 @@ class Row(NamedTuple):
     form: str
     precision: str
     bytes: int
-    copies: int
     in_fairseq: bool
     bleu: float
     chrf: float
@@ -111,7 +106,6 @@ def save_untrained(data: Path, options: Options, path: Path) -> None:
 
 def compare_forms(
     forms: Mapping[str, Path],
-    student: Path,
     data: Path,
     test: Path,
     reference: Optional[Path],
@@ -123,7 +117,7 @@ def compare_forms(
     """Translate the test set with each form in turn; write the translations and forms.json.
 
     Args:
-        forms: folders of `pet-fairseq export`, by form. student: the checkpoint that they hold.
+        forms: folders of `pet-fairseq export`, by form. data: fairseq-preprocess's folder.
         test: a folder of `write_set`. reference, source: raw text, None for that of the test set.
         rounds: how often each form is timed. out: a new folder.
     Raises:
@@ -139,7 +133,6 @@ def compare_forms(
     translators = {form: translator(engine) for form, engine in engines.items()}
     found, seconds = take_turns(translators, sources, rounds)
     bleu, chrf = cached_bleu(texts.references), cached_chrf(texts.references)
-    copied = copied_parameters(student)
     rows = []
     with atomic_folder(out) as folder:
         for form, engine in engines.items():
@@ -147,13 +140,11 @@ def compare_forms(
             for i, pieces in zip(asked, found[form]):
                 lines[i] = engine.detokenise(pieces)
             write_lines(folder / f"{form}.txt", lines)
-            precision = precision_of(form) or "fp32"
             rows.append(
                 Row(
                     form,
-                    precision,
+                    precision_of(form) or "fp32",
                     bytes=folder_bytes(forms[form], NOT_READ.get(form, ())),
-                    copies=copied * WEIGHT[precision],
                     in_fairseq=isinstance(engine, FairseqEngine),
                     bleu=bleu.corpus_score(lines, None).score,
                     chrf=chrf.corpus_score(lines, None).score,
@@ -180,14 +171,6 @@ def translator(engine: Engine) -> Translate:
     return lambda sentences: [best for best, *_ in engine.translate(sentences, BATCH)]
 
 
-def copied_parameters(student: Path) -> int:
-    """How many weights of its layers a student would store more if none were shared."""
-    sizes = measure_sizes(student)[0]
-    if sizes.active_parameters is None or sizes.layer_parameters is None:
-        return 0
-    return max(0, sizes.active_parameters - sizes.layer_parameters)
-
-
 def folder_bytes(folder: Path, without: Sequence[str] = ()) -> int:
     """The size of all files in a folder, but for those of the names `without`."""
     files = (file for file in folder.rglob("*") if file.is_file() and file.name not in without)
@@ -205,29 +188,23 @@ def read_rows(folder: Path) -> list[Row]:
     """
     file = folder / FILE
     try:
-        return [Row(**row) for row in json.loads(read_text(file, "forms"))]
-    except (ValueError, TypeError) as error:
+        rows = json.loads(read_text(file, "forms"))
+        return [Row(*(row[name] for name in Row._fields)) for row in rows]
+    except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{file}: cannot be read; remove {folder} and run again") from error
 
 
 def forms_section(rows: Sequence[Row]) -> list[str]:
     """The paragraphs of the report on the forms that were asked for."""
-    shares = any(row.copies for row in rows)
-    header = ["form", "weights", "MB of its folder", *(["of these copies"] if shares else [])]
+    header = ["form", "weights", "MB of its folder", "BLEU", "chrF", "sentences/s"]
     cells = [
         [
             *(row.form, row.precision, f"{row.bytes / MEGABYTE:.2f}"),
-            *([f"{row.copies / MEGABYTE:.2f}"] if shares else []),
             *(f"{row.bleu:.2f}", f"{row.chrf:.2f}", format_speed(row.sentences_per_second)),
         ]
         for row in rows
     ]
     notes = ["* in turn, each on all cores, from raw text, by pet-fairseq translate"]
-    if shares:
-        notes.append(
-            "* copies: layers that share weights in the student have their own in every form; so "
-            "many MB of them would not be there otherwise"
-        )
     if any(row.form in NOT_READ for row in rows):
         notes.append(
             "* marian: in Bergamot, on one core; model.npz, which is Marian's, not counted"
@@ -236,6 +213,6 @@ def forms_section(rows: Sequence[Row]) -> list[str]:
         notes.append(f"* {', '.join(imported)}: imported, and computed by fairseq")
     return [
         "## Forms",
-        table([*header, "BLEU", "chrF", "sentences/s"], cells, text=range(2)),
+        table(header, cells, text=range(2)),
         "\n".join(notes),
     ]

@@ -263,7 +263,7 @@ def forms(plan: Plan) -> list[Stage]:
     if not folders:
         return []
     arguments: dict[str, Any] = {
-        **{"forms": folders, "student": layout.student, "data": request.data},
+        **{"forms": folders, "data": request.data},
         **{"test": layout.test, "reference": request.reference},
         **{"beam": BEAM, "rounds": ROUNDS, "out": PRODUCT},
     }
@@ -275,7 +275,7 @@ def forms(plan: Plan) -> list[Stage]:
             *("forms", ("translate",)),
             command=Call(compare_forms, arguments),
             product=layout.forms,
-            inputs=(*folders.values(), layout.student, layout.test, *given),
+            inputs=(*folders.values(), layout.test, *given),
             alone=True,
         )
     ]

@@ -10,7 +10,6 @@ from pet_fairseq.compress.forms import (
     Row,
     check_forms,
     compare_forms,
-    copied_parameters,
     folder_bytes,
     forms_section,
     read_rows,
@@ -40,7 +39,7 @@ def compared(tmp_path_factory):
         (test / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (test / "about.json").write_text('{"unknown_reference_words": 0}')
     out, rest = folder / "out", (made.data, test, None, 2, 3)
-    compare_forms(forms, made.checkpoint, *rest, out)
+    compare_forms(forms, *rest, out)
     return made, forms, out
 
 
@@ -65,40 +64,17 @@ def test_translations_and_figures(compared, tmp_path):
         assert rows[form].in_fairseq == (form == "fairseq")
 
 
-@pytest.mark.slow
-def test_copies_of_shared_layers(compared):
-    """As many weights as the plain form stores more in its layers."""
-    import torch
-
-    made, forms, out = compared
-    stored = torch.load(made.checkpoint, weights_only=False)["model"]
-    plain = torch.load(forms["fairseq"] / "model.pt", weights_only=False)["model"]
-
-    def layers(state):
-        tensors = {
-            tensor.data_ptr(): tensor.numel()
-            for name, tensor in state.items()
-            if ".layers." in name or ".layer_norm." in name
-        }
-        return sum(tensors.values())
-
-    copied = copied_parameters(made.checkpoint)
-    assert copied == layers(plain) - layers(stored) > 0
-    rows = {row.form: row for row in read_rows(out)}
-    assert [rows[form].copies for form in forms] == [copied, copied, 4 * copied]
-
-
 def test_the_section_of_the_report():
     rows = [
-        Row("onnx", "int8", 1_234_567, 100_000, False, 30.123, 50.456, 1230.0),
-        Row("huggingface", "fp32", 4_000_000, 400_000, True, 30.5, 50.5, 12.34),
+        Row("onnx", "int8", 1_234_567, False, 30.123, 50.456, 1230.0),
+        Row("huggingface", "fp32", 4_000_000, True, 30.5, 50.5, 12.34),
     ]
     text = "\n\n".join(forms_section(rows))
-    assert "| form | weights | MB of its folder | of these copies | BLEU | chrF |" in text
-    assert "| onnx | int8 | 1.23 | 0.10 | 30.12 | 50.46 | 1,230 |" in text
+    assert "| form | weights | MB of its folder | BLEU | chrF |" in text
+    assert "| onnx | int8 | 1.23 | 30.12 | 50.46 | 1,230 |" in text
     assert "* huggingface: imported, and computed by fairseq" in text
-    text = "\n\n".join(forms_section([rows[0]._replace(copies=0)]))
-    assert "copies" not in text and "imported" not in text
+    text = "\n\n".join(forms_section(rows[:1]))
+    assert "imported" not in text
 
 
 def test_figures_that_cannot_be_read(tmp_path):
