@@ -38,6 +38,7 @@ class Layout:
         self._exports = {"teacher": out / "teacher", "student": out}
         self._generated = out / "generate"
         self.test = out / "test"  # the test set as text
+        self.teacher_scores = self._generated / "teacher.scores.txt"  # a line
         self.speed = out / "speed"  # CTranslate2's translations and their speeds
         self.forms = out / "forms"  # those of the forms of --to
         self.translations = out / "translations"  # what is scored, a sentence a line

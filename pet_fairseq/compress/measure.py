@@ -30,6 +30,7 @@ FORMS = {
     "marian": f"the same in {PRECISION} for Marian and Bergamot",
 }
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}  # in reports
+LOW_BLEU = 3.0  # below it something may be wrong with what was given
 FILES = {CTRANSLATE2: ("ctranslate2", "model.bin"), FAIRSEQ: ("fairseq", FAIRSEQ_FILE)}
 
 
@@ -146,6 +147,26 @@ class Scorer:
     def differences(self, ours: list[str], theirs: list[str]) -> dict[str, Difference]:
         """Our scores minus theirs, by name."""
         return {name: score_difference(m, ours, theirs) for name, m in self.metrics.items()}
+
+
+def describe_teacher(translations: Path, test: Path, reference: Optional[Path] = None) -> str:
+    """A line with the teacher's scores, which is shown before a student is trained from it.
+
+    Args:
+        translations: what fairseq-generate printed. test: the folder of the test set.
+        reference: raw text, None for that of the data.
+    Raises:
+        UserError: a file that cannot be read, or that does not fit the others.
+    """
+    references = read_set(test, reference, None).references
+    found = Scorer(references).scores(read_output(translations).hypotheses, translations)
+    line = f"teacher: BLEU {found.bleu:.1f}, chrF {found.chrf:.1f} on {len(references)} sentences"
+    if found.bleu < LOW_BLEU:
+        line += (
+            "; that is low: if it should be more, stop here, and check the order of source and "
+            "target, the languages and the subword model"
+        )
+    return line
 
 
 def measure(

@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from pet_fairseq.compress.forms import compare_forms, precision_of
 from pet_fairseq.compress.layout import MODELS
+from pet_fairseq.compress.measure import describe_teacher
 from pet_fairseq.compress.plan import Plan
 from pet_fairseq.compress.raw_text import IN_ENGINE
 from pet_fairseq.compress.report import write_report
@@ -54,12 +55,15 @@ def build_stages(plan: Plan) -> list[Stage]:
     """All stages, in an order in which they can run."""
     rounds = ROUNDS if plan.teacher.no_ctranslate2 else 1
     in_fairseq = MODELS if plan.teacher.model is not None else ("student",)
+    translated = [generate(plan, model, k) for k in range(1, rounds + 1) for model in in_fairseq]
+    first = teacher_first(plan, translated)
     return [
         test_set(plan),
         *(exports(plan, "teacher") if "teacher" in in_fairseq else ()),
+        *first,
         *trainings(plan),
         *exports(plan, "student"),
-        *(generate(plan, model, k) for k in range(1, rounds + 1) for model in in_fairseq),
+        *(stage for stage in translated if stage not in first),
         *translations(plan),
         *forms(plan),
         report(plan),
@@ -218,6 +222,30 @@ def generate(plan: Plan, model: str, repeat: int) -> Stage:
         kind=Kind.STDOUT,
         alone=plan.teacher.no_ctranslate2 is not None,
     )
+
+
+def teacher_first(plan: Plan, translated: Sequence[Stage]) -> list[Stage]:
+    """What shows before the training that the teacher, languages and subword model go together.
+
+    Nothing where fairseq-generate is timed, as the models then take turns, nor where the references
+    are the teacher's own.
+
+    Args:
+        translated: the runs of fairseq-generate, the teacher's first.
+    """
+    if plan.teacher.model is None or plan.teacher.no_ctranslate2 or plan.request.agreement:
+        return []
+    output, layout = plan.layout.generated("teacher", 1), plan.layout
+    arguments = {"translations": output, "test": layout.test, "reference": plan.request.reference}
+    scores = Stage(
+        *("teacher-scores", ("translate",)),
+        command=Call(describe_teacher, arguments),
+        product=layout.teacher_scores,
+        inputs=(output, layout.test, *filter(None, [plan.request.reference])),
+        kind=Kind.STDOUT,
+        shown=True,
+    )
+    return [translated[0], scores]
 
 
 def translations(plan: Plan) -> list[Stage]:

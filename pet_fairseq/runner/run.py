@@ -250,6 +250,8 @@ class _Run:
         if temporary is not None:
             os.replace(temporary, stage.product)
         self.progress.stop(stage)
+        if stage.shown:
+            self.progress.print(stage.product.read_text(encoding="utf-8").rstrip())
 
     def _end_all(self) -> None:
         for running in self.running:

@@ -57,6 +57,7 @@ class Stage:
         inputs: files and folders that the command reads.
         alone: whether nothing else may run beside it, because it measures time.
         always: whether it runs every time, after all others, because it summarises what is there.
+        shown: whether its product is text that is shown as soon as it is made.
         texts: small files that are written before the command runs.
         disk: bytes that a training's checkpoints take; 0 if it is not known.
         growth: bytes of memory, at most, that a training takes later than in its first updates.
@@ -73,6 +74,7 @@ class Stage:
     kind: Kind = Kind.WRITES
     alone: bool = False
     always: bool = False
+    shown: bool = False
     texts: tuple[tuple[Path, str], ...] = ()
     disk: int = 0
     growth: int = 0

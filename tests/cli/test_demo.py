@@ -65,6 +65,7 @@ def test_the_demo(tmp_path):
     first = (out / "small/report.md").read_text().splitlines()[0]
     assert re.search(r" MB -> .* BLEU .* sentences/s ", first)
     assert printed.count(first) == 2  # of compress, and of the report
+    assert printed.index("\nteacher: BLEU ") < printed.index("\n== training")
     shown = printed[printed.index("## Samples") :].split("## Files")[0]
     assert len(re.findall(r"^\| ", shown, re.MULTILINE)) == 2 + 10  # with the header
     assert all((out / "small" / form).is_dir() for form in FORMS)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sacrebleu
 
 from pet_fairseq.compress.measure import (
     CTRANSLATE2,
@@ -13,6 +14,7 @@ from pet_fairseq.compress.measure import (
     Measurements,
     Scores,
     Timing,
+    describe_teacher,
 )
 from pet_fairseq.compress.report import (
     first_line,
@@ -173,3 +175,32 @@ def test_texts_for_other_tools(measured, tmp_path):
 def test_plot(measured, tmp_path):
     write_plot(measured, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_teachers_scores_before_the_training(tmp_path):
+    """Two of three sentences are right; then all are in another language."""
+    references = ["the cat sits on the mat", "a dog runs in the park", "we all like good tea"]
+    (tmp_path / "source.txt").write_text("a\nb\nc\n")
+    (tmp_path / "reference.txt").write_text("".join(f"{line}\n" for line in references))
+    (tmp_path / "about.json").write_text('{"unknown_reference_words": 0}')
+
+    def describe(translations):
+        lines = [f"D-{i}\t-0.5\t{text}\n" for i, text in enumerate(translations)]
+        lines += [f"H-{i}\t-0.5\t{text}\n" for i, text in enumerate(translations)]
+        lines += [f"{kind}-{i}\tx\n" for i in range(3) for kind in "ST"]
+        lines.append(
+            "INFO | Translated 3 sentences (9 tokens) in 0.1s (30.00 sentences/s, 9 t/s)\n"
+        )
+        (tmp_path / "out.txt").write_text("".join(lines))
+        return describe_teacher(tmp_path / "out.txt", tmp_path)
+
+    good = [*references[:2], "they drink coffee"]
+    bleu = sacrebleu.corpus_bleu(good, [references]).score
+    chrf = sacrebleu.corpus_chrf(good, [references]).score
+    assert describe(good) == f"teacher: BLEU {bleu:.1f}, chrF {chrf:.1f} on 3 sentences"
+    found = describe(["die katze sitzt", "ein hund rennt", "wir alle"])
+    assert found.startswith("teacher: BLEU 0.0, chrF ")
+    assert found.endswith(
+        "; that is low: if it should be more, stop here, and check the order of "
+        "source and target, the languages and the subword model"
+    )

@@ -36,6 +36,19 @@ def test_a_finished_stage_is_skipped(folder, capsys):
     assert "copy: done before" in capsys.readouterr().out
 
 
+def test_a_line_that_is_shown(folder, capsys):
+    """When it is made, and not again."""
+    stage = Stage(
+        *("x", ("x",), ("sh", "-c", "echo 12 BLEU"), folder / "runs/x"),
+        kind=Kind.STDOUT,
+        shown=True,
+    )
+    run(folder, stage)
+    assert "\n12 BLEU\n" in capsys.readouterr().out
+    run(folder, stage)
+    assert "12 BLEU" not in capsys.readouterr().out
+
+
 def test_a_stale_product_is_refused_and_made_anew_on_request(folder):
     run(folder, copy(folder))
     (folder / "input").write_text("b\n")
