@@ -937,6 +937,27 @@ DEFECTS = (
         "tests/export/test_onnx.py",
     ),
     Defect(
+        "one scale for all rows of an embedding in ONNX",
+        "pet_fairseq/export/onnx_files.py:round_rows",
+        "np.abs(matrix).max(axis=1)",
+        "np.full(len(matrix), np.abs(matrix).max())",
+        "tests/export/test_onnx_files.py",
+    ),
+    Defect(
+        "feed-forward networks of shared layers left in float32 in ONNX int8",
+        "pet_fairseq/export/onnx_files.py:write_graph",
+        "    fold_transposes(model)\n",
+        "",
+        "tests/export/test_onnx_files.py",
+    ),
+    Defect(
+        "equal tensors stored for each use in ONNX",
+        "pet_fairseq/export/onnx_files.py:write_graph",
+        "    store_once(model)\n",
+        "",
+        "tests/export/test_onnx_files.py",
+    ),
+    Defect(
         "no end behind the sentences of translate.py where a model has its own",
         "pet_fairseq/export/ctranslate2.py:write_script",
         "{list(before)}, *{sentence}, *{list(behind)}]",
