@@ -114,8 +114,7 @@ def fold_transposes(model: Any) -> None:
         from_array(np.ascontiguousarray(matrices[node.input[0]].T), node.output[0])
         for node in transposed
     ]
-    del model.graph.node[:]
-    model.graph.node.extend(node for node in nodes if node not in transposed)
+    replace_nodes(model, [node for node in nodes if node not in transposed])
     used = {name for node in model.graph.node for name in node.input}
     replace_tensors(model, [name for name in matrices if name not in used], new)
 
@@ -151,9 +150,9 @@ def tied_outputs(model: Any) -> dict[str, str]:
     """The matrices of MatMul that are embeddings transposed: the names of both."""
     matrices = matrices_of(model)
     factors = [node.input[1] for node in model.graph.node if node.op_type == "MatMul"]
-    found = {}
+    embeddings, found = embeddings_of(model, matrices), {}
     for output in matrices.keys() & set(factors):
-        for embedding in embeddings_of(model, matrices):
+        for embedding in embeddings:
             if np.array_equal(matrices[output].T, matrices[embedding]):
                 found[output] = embedding
     return found
@@ -261,22 +260,26 @@ def look_up_rounded(model: Any, name: str, rows: str, scales: str) -> None:
             make_node("Unsqueeze", [f"{found}.scales", last], [f"{found}.scale"]),
             make_node("Mul", [f"{found}.values", f"{found}.scale"], [found]),
         ]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    replace_nodes(model, nodes)
 
 
 def put_first(model: Any, nodes: Sequence[Any]) -> None:
     """Put nodes before all others, which may use what they compute."""
-    rest = list(model.graph.node)
+    replace_nodes(model, [*nodes, *model.graph.node])
+
+
+def replace_nodes(model: Any, nodes: Sequence[Any]) -> None:
     del model.graph.node[:]
-    model.graph.node.extend([*nodes, *rest])
+    model.graph.node.extend(nodes)
 
 
 def replace_tensors(model: Any, names: Sequence[str], tensors: Sequence[Any]) -> None:
     """Store tensors in place of others, which are named."""
-    kept = [tensor for tensor in model.graph.initializer if tensor.name not in names]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend([*kept, *tensors])
+    stored, gone = model.graph.initializer, set(names)
+    for i in reversed(range(len(stored))):  # those that stay may be gigabytes: they are not copied
+        if stored[i].name in gone:
+            del stored[i]
+    stored.extend(tensors)
 
 
 @contextmanager
