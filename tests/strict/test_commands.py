@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from pet_fairseq.checkpoints.loading import move_batch
+from pet_fairseq.nn.to_device import move_batch
 from pet_fairseq.pet.head_sampling import contribution_scores, weight_scores
 from pet_fairseq.pet.pair_search.search import search
 from pet_fairseq.results.score import classification
