@@ -917,17 +917,31 @@ DEFECTS = (
     # forms for engines
     Defect(
         "all words of a tokenizer.json have the numbers of the target's",
-        "pet_fairseq/export/tokenizer_json.py:Words",
+        "pet_fairseq/export/tokenizer_words.py:Words",
         "return 0 if self.sources == self.targets else len(self.targets)",
         "return 0",
         "tests/export/test_tokenizer_json.py",
     ),
     Defect(
         "a run of unknown characters read as its known ones",
-        "pet_fairseq/export/tokenizer_json.py:normalizer",
-        "words.runs and (not proto.trainer_spec.byte_fallback)",
+        "pet_fairseq/export/sentencepiece_tokenizer.py:normalizer",
+        "pieces.runs and (not proto.trainer_spec.byte_fallback)",
         "False",
         "tests/export/test_tokenizer_json.py",
+    ),
+    Defect(
+        "the pieces of a student under the numbers of its teacher's tokenizer.json",
+        "pet_fairseq/export/renumbered_tokenizer.py:bpe",
+        "numbered(words.all)",
+        "model['vocab']",
+        "tests/export/test_tokenizer_json.py -k of_a_model",
+    ),
+    Defect(
+        "a word that a tokenizer.json adds left out of translations in transformers",
+        "pet_fairseq/export/renumbered_tokenizer.py:renumbered",
+        " | {'special': False}",
+        "",
+        "tests/export/test_huggingface.py -k tokenizer.json",
     ),
     Defect(
         "a piece that the source lacks read as its last word",

@@ -7,6 +7,7 @@ from torch import Tensor
 from pet_fairseq.export.forms import Form
 from pet_fairseq.files import read_text
 from pet_fairseq.huggingface.fsmt import BPE_TOKENIZER, SENTENCE_TOKENIZER
+from pet_fairseq.huggingface.tokenizer_file import JSON_TOKENIZERS
 from pet_fairseq.multilingual.language_tokens import split
 from pet_fairseq.nn.architectures import architecture_name
 from pet_fairseq.nn.layers import STACKS
@@ -20,6 +21,7 @@ NOTES = {
         "fairseq does not do unless the data were prepared so."
     ),
     SENTENCE_TOKENIZER: "Text is divided by SentencePiece (`pip install sentencepiece`).",
+    JSON_TOKENIZERS[0]: "Text is divided by `tokenizer.json`.",
 }
 HEAD = """---
 language:

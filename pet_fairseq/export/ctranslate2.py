@@ -59,15 +59,15 @@ NO_ROOM = (
 )
 START = "<blank>"  # CTranslate2's name of <pad>
 SCRIPT = "translate.py"
-SCRIPT_TEXT = """# python translate.py < TEXT; needs ctranslate2 and sentencepiece
+SCRIPT_TEXT = """# python translate.py < TEXT; needs ctranslate2 and {library}
 import sys
 from pathlib import Path
 
 import ctranslate2
-import sentencepiece
+import {library}
 
 folder = Path(__file__).parent
-pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "{model}")){target}
+{opened}
 translator = ctranslate2.Translator(str(folder))
 sys.stdin.reconfigure(encoding="utf-8", errors="replace")
 lines = [{sentence} for line in sys.stdin]
@@ -239,14 +239,14 @@ def add_language_tokens(folder: Path, tokens: LanguageTokens) -> None:
 
 
 def write_script(folder: Path, file: str, options: Any) -> None:
-    """Write a script that translates with a folder and needs CTranslate2 and SentencePiece only.
+    """Write a script that translates with a folder and needs CTranslate2 and a tokenizer only.
 
     Args:
         folder: of the model. file: the subword model, "" for none; a copy is there.
         options: of the model in the checkpoint.
     """
-    if not file or bpe_options(file)["_name"] not in ("sentencepiece", "marian"):
-        reason = "the model's words are not divided by SentencePiece"
+    if not file or bpe_options(file)["_name"] == "subword_nmt":
+        reason = "the model's words are divided by neither SentencePiece nor a tokenizer.json"
         if not file:
             reason = "no subword model, such as spm.model, lies beside the data or the checkpoint"
         print(f"no {SCRIPT}: {reason}", file=sys.stderr)
@@ -254,7 +254,9 @@ def write_script(folder: Path, file: str, options: Any) -> None:
     tokens = language_tokens(options) or LanguageTokens(source_end=())
     before, behind, forced = tokens.source_prefix, tokens.source_end, tokens.decoder_start[1:]
     room = source_room(options.max_source_positions, tokens.around)
-    sentence = f"pieces.encode(line, out_type=str)[:{room}]"
+    of_text = json_segmentation if file.endswith(".json") else sentencepiece_segmentation
+    library, opened, encoded, joined = of_text(file)
+    sentence = f"{encoded}[:{room}]"
     if before or behind:
         sentence = f"[*{list(before)}, *{sentence}, *{list(behind)}] if line.strip() else []"
     longest = min(MAX_LENGTH, options.max_target_positions - max(1, len(forced))) + len(forced)
@@ -266,20 +268,49 @@ def write_script(folder: Path, file: str, options: Any) -> None:
     if forced:
         words.insert(0, f"[{list(forced)}] * len(lines)")
     translation = f"best.hypotheses[0][{len(forced)}:]" if forced else "best.hypotheses[0]"
-    target, joined = "", f'"".join({translation}).replace("\\u2581", " ")'
-    of_target = Path(both_sides(file)[1])
-    if read_sentencepiece(of_target).trainer_spec.byte_fallback:  # the library joins bytes
-        model = f'model_file=str(folder / "{of_target.name}")'
-        target = f"\ntarget = sentencepiece.SentencePieceProcessor({model})"
-        joined = f'" ".join(target.decode({translation}).splitlines())'
     text = SCRIPT_TEXT.format(
-        model=Path(file).name,
+        library=library,
+        opened=opened,
         sentence=sentence,
         options=", ".join(words),
-        target=target,
-        joined=joined,
+        joined=joined.format(translation),
     )
     write_text(folder / SCRIPT, text)
+
+
+def sentencepiece_segmentation(file: str) -> tuple[str, str, str, str]:
+    """How a script segments text by a SentencePiece model.
+
+    Returns:
+        the library; what opens the model; a line of text as pieces; {} as a line of text again
+    """
+
+    def opened(name: str, path: str) -> str:
+        model = f'model_file=str(folder / "{Path(path).name}")'
+        return f"{name} = sentencepiece.SentencePieceProcessor({model})"
+
+    pieces, encoded = opened("pieces", file), "pieces.encode(line, out_type=str)"
+    of_target = both_sides(file)[1]
+    if read_sentencepiece(Path(of_target)).trainer_spec.byte_fallback:  # the library joins bytes
+        pieces = f"{pieces}\n{opened('target', of_target)}"
+        return "sentencepiece", pieces, encoded, '" ".join(target.decode({}).splitlines())'
+    return "sentencepiece", pieces, encoded, '"".join({}).replace("\\u2581", " ")'
+
+
+def json_segmentation(file: str) -> tuple[str, str, str, str]:
+    """The same by a tokenizer.json."""
+    opened = (
+        f'pieces = tokenizers.Tokenizer.from_file(str(folder / "{Path(file).name}"))\n'
+        "pieces.no_truncation()\n"
+        "pieces.no_padding()\n"
+        "numbers = pieces.get_vocab()"
+    )
+    joined = (
+        '" ".join(pieces.decode([numbers[p] for p in {} if p in numbers], '
+        "skip_special_tokens=False).splitlines())"
+    )
+    encoded = 'pieces.encode(line.rstrip("\\n"), add_special_tokens=False).tokens'
+    return "tokenizers", opened, encoded, joined
 
 
 def check_for_ctranslate2(args: Namespace) -> None:

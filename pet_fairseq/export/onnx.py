@@ -27,12 +27,13 @@ from pet_fairseq.export.forms import Form
 from pet_fairseq.export.huggingface import GENERATION, generation
 from pet_fairseq.export.onnx_files import export_graph, take_caches_of_none, write_graph
 from pet_fairseq.export.onnx_graphs import Attention, Decoder, Encoder, NumberedEncoder
-from pet_fairseq.export.tokenizer_json import (
-    NoTokenizerError,
-    TokenizerJson,
-    make_tokenizer,
+from pet_fairseq.export.tokenizer_json import TokenizerJson, make_tokenizer
+from pet_fairseq.export.tokenizer_words import NoTokenizerError
+from pet_fairseq.export.tokenizers import (
+    find_segmentation_file,
+    write_json_options,
+    write_sentencepiece,
 )
-from pet_fairseq.export.tokenizers import find_segmentation_file, write_sentencepiece
 from pet_fairseq.files import write_json
 from pet_fairseq.huggingface.marian import PIECES, TARGET_PIECES
 from pet_fairseq.huggingface.marian_model import MarianModel, StartEmbedding
@@ -198,7 +199,7 @@ def write_words(
     if segmentation and not Path(segmentation).is_file():
         raise UserError(f"--segmentation {segmentation}: no such file")
     tokenizer = tokenizer_of(config, (sources, targets), segmentation)
-    first = 0 if tokenizer is None else tokenizer.first
+    first = 0 if tokenizer is None else tokenizer.words.first
     if tokenizer is not None:
         tokenizer.write(folder)
     config = config | {
@@ -215,10 +216,13 @@ def write_words(
         generation(form) | ({"forced_bos_token_id": forced[0]} if forced else {}),
     )
     kind = bpe_options(segmentation)["_name"] if segmentation else ""
-    if kind in SUBWORDS:
+    languages = tuple(config["languages"])
+    if kind == "tokenizer_json" and tokenizer is not None:
+        write_json_options(form, languages, folder)
+    elif kind in SUBWORDS:
         shutil.copyfile(segmentation, folder / SUBWORDS[kind])
     elif kind:
-        write_sentencepiece(form, Path(segmentation), tuple(config["languages"]), folder)
+        write_sentencepiece(form, Path(segmentation), languages, folder)
     for name, words, begin in ((PIECES, sources, first), (TARGET_PIECES, targets, 0)):
         write_json(folder / name, {word: number for number, word in enumerate(words, begin)})
     return first
@@ -233,8 +237,8 @@ def tokenizer_of(
         segmentation: the subword model, "" for none.
     """
     try:
-        if not segmentation or bpe_options(segmentation)["_name"] in SUBWORDS:
-            raise NoTokenizerError("no SentencePiece model segments its words")
+        if not segmentation or bpe_options(segmentation)["_name"] == "subword_nmt":
+            raise NoTokenizerError("neither SentencePiece nor a tokenizer.json segments its words")
         around = (config["source_prefix"], config["source_end"])
         return make_tokenizer(Path(segmentation), dictionaries, around, config["decoder_start"])
     except NoTokenizerError as reason:

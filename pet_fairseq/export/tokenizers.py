@@ -1,7 +1,8 @@
 """Tokenizers of the library transformers that segment text as fairseq's --tokenizer and --bpe do.
 
-A form of a model takes either: Moses with codes of subword-nmt is FSMTTokenizer, SentencePiece is
-MarianTokenizer. Both put `</s>` behind a sentence and nothing else around it.
+A form of a model takes any: Moses with codes of subword-nmt is FSMTTokenizer, SentencePiece is
+MarianTokenizer, a tokenizer.json is PreTrainedTokenizerFast. All put `</s>` behind a sentence and
+nothing else around it.
 """
 
 import shutil
@@ -16,6 +17,8 @@ from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.checkpoints.text_files import both_sides, folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.forms import WAY_OUT, Form
+from pet_fairseq.export.tokenizer_json import make_tokenizer
+from pet_fairseq.export.tokenizer_words import NoTokenizerError
 from pet_fairseq.files import read_lines, write_json, write_lines
 from pet_fairseq.huggingface.fsmt import (
     BPE_TOKENIZER,
@@ -26,7 +29,7 @@ from pet_fairseq.huggingface.fsmt import (
 from pet_fairseq.huggingface.marian import MODELS
 from pet_fairseq.huggingface.marian import PIECES as MARIAN_PIECES
 from pet_fairseq.huggingface.marian import TARGET_PIECES as MARIAN_TARGET_PIECES
-from pet_fairseq.huggingface.tokenizer_file import MERGES, OPTIONS
+from pet_fairseq.huggingface.tokenizer_file import JSON_TOKENIZERS, MERGES, OPTIONS
 from pet_fairseq.huggingface.vocabulary import FIRST
 from pet_fairseq.multilingual.subword_restriction import VERSION, symbol_of
 from pet_fairseq.predict.text import bpe_options, find_subword_file
@@ -72,10 +75,7 @@ def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: P
         )
     kind = bpe_options(file)["_name"]
     if kind == "tokenizer_json":
-        raise UserError(
-            f"--to huggingface: {file} segments its text, and only BPE codes and SentencePiece "
-            f"models can be exported; {WAY_OUT}"
-        )
+        return write_renumbered(form, Path(file), languages, folder)
     if kind == "subword_nmt":
         return write_bpe(form, Path(file), languages, folder)
     return write_sentencepiece(form, Path(file), languages, folder)
@@ -154,6 +154,42 @@ def write_sentencepiece(form: Form, file: Path, languages: tuple[str, str], fold
     write_json(folder / MARIAN_PIECES, number(form.sources, file))
     if separate:
         write_json(folder / MARIAN_TARGET_PIECES, number(form.targets, file))
-    names = dict(zip(("source_lang", "target_lang"), languages))
-    names |= dict(zip(("pad_token", "eos_token", "unk_token"), FIRST[1:]))
+    names = names_of(languages)
     return write_options(form, SENTENCE_TOKENIZER, folder, separate_vocabs=separate, **names)
+
+
+def names_of(languages: tuple[str, str]) -> dict[str, str]:
+    """The languages, and the words with a meaning, in tokenizer_config.json."""
+    names = dict(zip(("source_lang", "target_lang"), languages))
+    return names | dict(zip(("pad_token", "eos_token", "unk_token"), FIRST[1:]))
+
+
+# --- a tokenizer.json -----------------------------------------------------------------------------
+
+
+def write_renumbered(form: Form, file: Path, languages: tuple[str, str], folder: Path) -> str:
+    """Write PreTrainedTokenizerFast's files.
+
+    Raises:
+        UserError: not a tokenizer.json, or it cannot segment text into the words of the model.
+    """
+    config = form.config
+    around, start = ([], [config["eos_token_id"]]), [config["decoder_start_token_id"]]
+    try:
+        tokenizer = make_tokenizer(file, (form.sources, form.targets), around, start)
+    except NoTokenizerError as reason:
+        raise UserError(f"--to huggingface: {reason}; {WAY_OUT}") from reason
+    if unknown := tokenizer.words.others:
+        raise UserError(
+            f"--to huggingface: {file} has pieces that the model's dictionary lacks, such as "
+            f"{unknown[0]!r}, of which its words are built; {WAY_OUT}"
+        )
+    tokenizer.write(folder)
+    return write_json_options(form, languages, folder)
+
+
+def write_json_options(form: Form, languages: tuple[str, str], folder: Path) -> str:
+    """Write the tokenizer_config.json of a tokenizer.json; returns the name of the class."""
+    inputs = ["input_ids", "attention_mask"]  # no types of tokens
+    names = names_of(languages)
+    return write_options(form, JSON_TOKENIZERS[0], folder, model_input_names=inputs, **names)

@@ -21,7 +21,12 @@ from pet_fairseq.huggingface.encoder_decoder import (
 )
 from pet_fairseq.huggingface.marian import read_sentence_text
 from pet_fairseq.huggingface.source import Config, Source, Weights, require_file
-from pet_fairseq.huggingface.tokenizer_file import MERGES, OPTIONS, read_options
+from pet_fairseq.huggingface.tokenizer_file import (
+    JSON_TOKENIZERS,
+    MERGES,
+    OPTIONS,
+    read_options,
+)
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary
 from pet_fairseq.huggingface.writer import Import
 from pet_fairseq.multilingual.language_tokens import check_language
@@ -64,7 +69,7 @@ def read_fsmt(source: Source) -> Import:
 
 
 def read_bilingual_text(source: Source, rows: int, target_rows: int) -> BilingualText:
-    """Read FSMTTokenizer's files, or those of the MarianTokenizer that tokenizer_config.json names.
+    """Read FSMTTokenizer's files, or those of another one that tokenizer_config.json names.
 
     Args:
         rows, target_rows: of the matrices of source and target words.
@@ -73,7 +78,7 @@ def read_bilingual_text(source: Source, rows: int, target_rows: int) -> Bilingua
     """
     path = source.folder / OPTIONS
     options = Config(read_options(path), path)
-    if options.get("tokenizer_class") == SENTENCE_TOKENIZER:
+    if options.get("tokenizer_class") in (SENTENCE_TOKENIZER, *JSON_TOKENIZERS):
         return read_sentence_text(source, rows, target_rows)
     options.refuse(do_lower_case=False)
     languages, pad = read_languages(source), source.config["pad_token_id"]

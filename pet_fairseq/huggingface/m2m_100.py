@@ -15,7 +15,7 @@ from pet_fairseq.huggingface.encoder_decoder import (
 from pet_fairseq.huggingface.fsmt import BPE_TOKENIZER, SENTENCE_TOKENIZER, read_bilingual_text
 from pet_fairseq.huggingface.source import Source
 from pet_fairseq.huggingface.text_pieces import choose_pair, read_text_pieces
-from pet_fairseq.huggingface.tokenizer_file import OPTIONS, read_options
+from pet_fairseq.huggingface.tokenizer_file import JSON_TOKENIZERS, OPTIONS, read_options
 from pet_fairseq.huggingface.vocabulary import FIRST, make_vocabulary
 from pet_fairseq.huggingface.writer import Import
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
@@ -31,7 +31,7 @@ def read_m2m(source: Source) -> Import:
     config.refuse(tie_word_embeddings=True)
     config.check_head("ConditionalGeneration")
     kind = read_options(source.folder / OPTIONS).get("tokenizer_class")
-    is_bilingual = kind in (BPE_TOKENIZER, SENTENCE_TOKENIZER)
+    is_bilingual = kind in (BPE_TOKENIZER, SENTENCE_TOKENIZER, *JSON_TOKENIZERS)
     text, tokens = read_pair(source) if is_bilingual else read_languages(source)
     vocabulary = text.vocabularies[0]
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))

@@ -24,8 +24,14 @@ from pet_fairseq.huggingface.encoder_decoder import (
     translation_task,
 )
 from pet_fairseq.huggingface.source import Config, Source, Weights
-from pet_fairseq.huggingface.tokenizer_file import OPTIONS, read_options
-from pet_fairseq.huggingface.vocabulary import Vocabulary
+from pet_fairseq.huggingface.tokenizer_file import (
+    JSON_TOKENIZERS,
+    MARK,
+    OPTIONS,
+    TEXT_OPTIONS,
+    read_options,
+)
+from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language
 
@@ -79,19 +85,36 @@ def read_marian(source: Source) -> Import:
 
 
 def read_sentence_text(source: Source, rows: int, target_rows: Optional[int]) -> BilingualText:
-    """Read MarianTokenizer's files.
+    """Read MarianTokenizer's files, or the tokenizer.json alone if tokenizer_config.json says so.
 
     Args:
         rows: of the matrix of source words. target_rows: None if the target has the same matrix.
     Raises:
         UserError: no vocab.json, or one that does not fit the model.
     """
+    if read_options(source.folder / OPTIONS).get("tokenizer_class") in JSON_TOKENIZERS:
+        return read_json_text(source, rows)
     return BilingualText(
         read_languages(source),
         read_vocabularies(source.folder, rows, target_rows, source.config["pad_token_id"]),
         lambda folder: copy_models(source.folder, folder),
         ["--bpe", "marian", "--sentencepiece-model", f"{{}}/{MODELS[0]}"],
     )
+
+
+def read_json_text(source: Source, rows: int) -> BilingualText:
+    """Read a tokenizer.json that has the words of source and target.
+
+    Args:
+        rows: of their matrix.
+    Raises:
+        UserError: no such file, or one that does not fit the model.
+    """
+    file = source.tokenizer
+    pieces = [piece and piece.removeprefix(MARK) for piece in file.pieces()]
+    special = {word: pieces.index(word) if word in pieces else None for word in FIRST}
+    vocabulary = make_vocabulary(pieces, rows, special, file.path)
+    return BilingualText(read_languages(source), (vocabulary, vocabulary), file.write, TEXT_OPTIONS)
 
 
 def read_languages(source: Source) -> tuple[str, str]:

@@ -29,6 +29,10 @@ MODEL_TYPES = {
     BYTE_PIECES: ("gpt2", "roberta", "bart"),
 }
 SPECIAL = ("<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>")  # of the latter
+# classes of transformers 4 and 5 that read TOKENIZER and nothing else
+JSON_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# before a word that no text becomes: no character of any text, and left out of translations
+MARK = "\uffff"
 EXTRA = "pip install 'pet-fairseq[hf]'"
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from argparse import Namespace
+from functools import partial
 
 import pytest
 import torch
@@ -14,7 +15,14 @@ from pet_fairseq.export.export import export
 from tests.byte_pieces import TEXTS as BYTE_TEXTS
 from tests.byte_pieces import train
 from tests.cli.processes import in_process
-from tests.export.translators import PRE_NORM, TEXTS, bpe_pieces, make, sentence_pieces
+from tests.export.translators import (
+    PRE_NORM,
+    TEXTS,
+    bpe_pieces,
+    json_pieces,
+    make,
+    sentence_pieces,
+)
 from tests.translation import make_model, make_task, save_state
 
 SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 2}
@@ -89,19 +97,27 @@ LINES = [TEXTS[0], "", *TEXTS[1:], " ".join(TEXTS[:3]), " ".join(TEXTS * 40)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "arch, options",
+    "arch, pieces, options",
     [
-        ("pet_transformer", {"decoder_layers": 2, **PRE_NORM}),
+        ("pet_transformer", sentence_pieces, {"decoder_layers": 2, **PRE_NORM}),
+        ("transformer", json_pieces, {"share_all_embeddings": True, **PRE_NORM}),
+        ("transformer", partial(json_pieces, kind="bytes", size=300), PRE_NORM),
         (
             "bilingual_transformer",
+            json_pieces,
+            {"source_prefix": ["t"], "source_end": ["h", "</s>"], "decoder_start": ["</s>", "a"]},
+        ),
+        (
+            "bilingual_transformer",
+            sentence_pieces,
             {"source_prefix": ["t"], "source_end": ["h", "</s>"], "decoder_start": ["</s>", "a"]},
         ),
     ],
 )
-def test_the_script_of_a_folder_translates_the_same(arch, options, tmp_path):
+def test_the_script_of_a_folder_translates_the_same(arch, pieces, options, tmp_path):
     """As a process that has neither torch nor fairseq nor this package."""
     pytest.importorskip("ctranslate2")
-    made = make(tmp_path / "model", arch, sentence_pieces, **options)
+    made = make(tmp_path / "model", arch, pieces, **options)
     export(made.checkpoint, made.data, "ctranslate2", tmp_path / "out")
     (tmp_path / "in").write_text("\n".join(LINES) + "\n", encoding="utf-8")
     given = ("--input", tmp_path / "in", "--output", tmp_path / "ours", "--long-lines", "cut")
@@ -122,7 +138,7 @@ def test_the_script_of_a_folder_translates_the_same(arch, options, tmp_path):
     assert done.stdout == expected
     assert expected.splitlines()[1] == "" and len(set(expected.splitlines())) > 4
     text = (tmp_path / "out" / "translate.py").read_text()
-    assert len(text.splitlines()) <= 16 and compile(text, "translate.py", "exec")
+    assert len(text.splitlines()) <= 19 and compile(text, "translate.py", "exec")
 
 
 ECHO = """
@@ -154,9 +170,9 @@ def test_the_script_joins_pieces_of_bytes(model, tmp_path):
     assert done.stdout.splitlines() == BYTE_TEXTS, done.stderr
 
 
-def test_no_script_without_sentencepiece(tmp_path, capsys):
+def test_no_script_with_codes_of_bpe(tmp_path, capsys):
     pytest.importorskip("ctranslate2")
     made = make(tmp_path / "model", "transformer", bpe_pieces)
     export(made.checkpoint, made.data, "ctranslate2", tmp_path / "out")
-    assert "no translate.py: the model's words are not divided by" in capsys.readouterr().err
+    assert "no translate.py: the model's words are divided by neither" in capsys.readouterr().err
     assert not (tmp_path / "out" / "translate.py").exists()

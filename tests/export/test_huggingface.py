@@ -8,6 +8,7 @@ import torch
 
 from pet_fairseq.export.export import export
 from pet_fairseq.huggingface.importer import import_model
+from pet_fairseq.huggingface.tokenizer_file import MARK
 from pet_fairseq.predict.hub import from_pretrained
 from tests.export import translators
 from tests.export.translators import PRE_NORM, SHARED, TEXTS, TIED, make
@@ -37,6 +38,20 @@ CASES = {
             decoder_ffn_embed_dim=20,
             **SHARED,
             **PRE_NORM,
+        ),
+    ),
+    "fsmt, tokenizer.json": (
+        "FSMT",
+        partial(make, arch="transformer", pieces=translators.json_pieces, **SHARED),
+    ),
+    "m2m_100, tokenizer.json": (
+        "M2M100",
+        partial(make, arch="transformer", pieces=translators.json_pieces, **SHARED, **PRE_NORM),
+    ),
+    "marian, tokenizer.json": (
+        "Marian",
+        partial(
+            make, arch="marian", pieces=partial(translators.json_pieces, kind="unigram"), **SHARED
         ),
     ),
     "pet": (
@@ -84,6 +99,9 @@ def prefix(translator):
 
 def numbers(folder, side):
     """The number of each word, in the words of our dictionaries."""
+    if (folder / "tokenizer.json").is_file():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        return {word.removeprefix(MARK): n for word, n in tokenizer.get_vocab().items()}
     names = {"source": ("vocab.json", "vocab-src.json"), "target": ("target_vocab.json",)}
     names["target"] += ("vocab.json", "vocab-tgt.json")
     file = next(folder / name for name in names[side] if (folder / name).is_file())

@@ -1,5 +1,7 @@
 """What `export --to huggingface` refuses: in one line, and nothing is left behind."""
 
+import json
+
 import pytest
 
 from pet_fairseq.cli import main
@@ -7,6 +9,7 @@ from tests.export.translators import (
     PRE_NORM,
     SHARED,
     TIED,
+    json_pieces,
     make,
     marian_pieces,
     sentence_pieces,
@@ -102,10 +105,23 @@ def test_subword_models(tmp_path, refused):
     (folder / "cut").write_text("#version: 0.2\na\n")
     refused(made, "cut: has a line without two pieces", options=segmentation("cut"))
     (folder / "tokenizer.json").write_text("{}")
-    refused(made, "only BPE codes and SentencePiece models", options=segmentation("tokenizer.json"))
+    refused(made, "tokenizer.json: not readable", options=segmentation("tokenizer.json"))
     codes.unlink()
     (folder / "tokenizer.json").unlink()
     refused(made, "--segmentation: the model's words are pieces, and there is no bpe.codes or spm")
+
+
+def test_a_tokenizer_json(tmp_path, refused):
+    """It has one vocabulary, and pieces that are built of others."""
+    made = make(tmp_path / "data", "transformer", json_pieces, separate=True, **TIED)
+    refused(made, "source and target have dictionaries of their own; give --to ctranslate2 or")
+    made = make(tmp_path / "fewer", "transformer", lambda f: json_pieces(f)[20:], **SHARED)
+    refused(made, "pieces that the model's dictionary lacks, such as ", "of which its words are")
+    file = tmp_path / "data/tokenizer.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["model"] = {"type": "WordLevel", "vocab": {"<unk>": 0, "a": 1}, "unk_token": "<unk>"}
+    file.write_text(json.dumps(content))
+    refused(made, "pieces of the type WordLevel", options=("--segmentation", str(file)))
 
 
 def test_words_that_are_whole(tmp_path, refused):

@@ -5,20 +5,27 @@ import os
 import random
 import shutil
 import subprocess
+import tempfile
+from argparse import Namespace
+from collections import Counter
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 import sentencepiece
 
 from pet_fairseq.demo.corpus import read_pairs
-from pet_fairseq.export.tokenizer_json import MARK, NoTokenizerError, make_tokenizer
+from pet_fairseq.export.tokenizer_json import make_tokenizer
+from pet_fairseq.export.tokenizer_words import NoTokenizerError
+from pet_fairseq.huggingface.bpe import TokenizerJson
+from pet_fairseq.huggingface.tokenizer_file import MARK
 from pet_fairseq.huggingface.vocabulary import FIRST
-from pet_fairseq.multilingual.subword_restriction import restrict_sentencepiece
+from pet_fairseq.multilingual.subword_restriction import restrict, restrict_sentencepiece
 
 tokenizers = pytest.importorskip("tokenizers")
 from pet_fairseq.export.export import export  # noqa: E402
 from tests.cli.processes import in_process  # noqa: E402
-from tests.export.translators import PRE_NORM, make  # noqa: E402
+from tests.export.translators import PRE_NORM, json_pieces, make  # noqa: E402
 
 SENTENCES = [side for pair in read_pairs() for side in pair]
 ODD = [
@@ -55,6 +62,11 @@ def train(file, **options):
     return sentencepiece.SentencePieceProcessor(model_file=str(file))
 
 
+def by(pieces):
+    """Segmentation of a text by a SentencePiece model."""
+    return partial(pieces.encode, out_type=str)
+
+
 def dictionaries(pieces, shared):
     """The words of source and target: not all pieces, and some that are none.
 
@@ -69,10 +81,9 @@ def dictionaries(pieces, shared):
     return sources, targets
 
 
-def numbers_of(pieces, text, sources, first):
+def numbers_of(segment, text, sources, first):
     """What a model reads: fairseq's numbers of the pieces and `</s>`, from `first` on."""
-    segmented = pieces.encode(text, out_type=str)
-    known = [sources.index(p) if p in sources else UNKNOWN for p in segmented]
+    known = [sources.index(p) if p in sources else UNKNOWN for p in segment(text)]
     return [number + first for number in [*known, END]]
 
 
@@ -87,12 +98,12 @@ def test_text_is_segmented_as_by_sentencepiece(kind, shared, tmp_path):
     pieces = train(tmp_path / "spm.model", **KINDS[kind])
     sources, targets = dictionaries(pieces, shared)
     made = make_tokenizer(tmp_path / "spm.model", (sources, targets), ([], [END]), [END])
-    assert made.first == (0 if shared else len(targets))
+    assert made.words.first == (0 if shared else len(targets))
     made.write(tmp_path)
     tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     for text in TEXTS:
-        found = [as_read(i, sources, made.first) for i in tokenizer.encode(text).ids]
-        assert found == numbers_of(pieces, text, sources, made.first), text
+        found = [as_read(i, sources, made.words.first) for i in tokenizer.encode(text).ids]
+        assert found == numbers_of(by(pieces), text, sources, made.words.first), text
     for text in TEXTS[:200]:
         segmented = pieces.encode(text, out_type=str)
         words = [targets.index(p) for p in segmented if p in targets]
@@ -111,14 +122,68 @@ def test_what_is_around_sentences_and_never_of_them(tmp_path):
     made = make_tokenizer(model, (sources, targets), around, [END, 4])
     made.write(tmp_path)
     tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    inner = numbers_of(pieces, TEXTS[0], sources, made.first)
-    read = [as_read(number, sources, made.first) for number in tokenizer.encode(TEXTS[0]).ids]
-    assert read == [made.first + 5, *inner]
-    assert tokenizer.encode(f">>fra<<{TEXTS[0]}").ids[:2] == [made.first + 5, made.first + 4]
-    assert tokenizer.encode("__de__ <s>").ids.count(made.first + 5) == 1
+    inner = numbers_of(by(pieces), TEXTS[0], sources, made.words.first)
+    read = [as_read(number, sources, made.words.first) for number in tokenizer.encode(TEXTS[0]).ids]
+    assert read == [made.words.first + 5, *inner]
+    assert tokenizer.encode(f">>fra<<{TEXTS[0]}").ids[:2] == [
+        made.words.first + 5,
+        made.words.first + 4,
+    ]
+    assert tokenizer.encode("__de__ <s>").ids.count(made.words.first + 5) == 1
     assert tokenizer.decode([END, 4, targets.index(words[40]), END, 1]) == words[40].strip("\u2581")
-    own = [tokenizer.id_to_token(number) for number in range(made.first)]
+    own = [tokenizer.id_to_token(number) for number in range(made.words.first)]
     assert own == [MARK + word for word in targets]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.7], ids=["all", "some"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "bytes"])
+def test_a_tokenizer_json_with_the_words_of_a_model(kind, share, tmp_path):
+    """Text becomes the words that a model reads by its own tokenizer.json, under its numbers.
+
+    The dictionary has some of the pieces in another order, and a word that is none.
+    """
+    file = tmp_path / "model" / "tokenizer.json"
+    file.parent.mkdir()
+    pieces = json_pieces(file.parent, SENTENCES[:5_000], kind, 600)
+    counts = Counter(p for text in SENTENCES[:5_000] for p in segmented(file, text))
+    rarest = [p for p, _ in counts.most_common()][int(share * len(counts)) :]
+    kept = restrict(file, counts - Counter(dict.fromkeys(rarest, 10**9)), [pieces], None)
+    kept.write(file)
+    words = [*FIRST, "madeupword0000", *sorted(kept.pieces[0])]
+    made = make_tokenizer(file, (words, words), ([], [END]), [END])
+    assert made.words.others == [] and made.words.first == 0
+    made.write(tmp_path)
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert tokenizer.get_vocab_size() == len(words)
+    numbers = {word: number for number, word in enumerate(words)}
+    texts = [text for text in TEXTS if "<" not in text]
+    with_unknown = 0
+    for text in texts:
+        expected = [*(numbers.get(piece, UNKNOWN) for piece in segmented(file, text)), END]
+        found = tokenizer.encode(text).ids
+        if kind == "unigram" and UNKNOWN in expected:
+            assert found.count(UNKNOWN) <= expected.count(UNKNOWN), text
+            continue
+        assert found == expected, text
+        with_unknown += UNKNOWN in expected
+    assert with_unknown < len(texts) / 2
+    known = [i for text in texts[:99] for i in tokenizer.encode(text).ids if i != UNKNOWN]
+    expected = opened(file.read_text("utf-8")).decode(" ".join(words[i] for i in known if i != END))
+    assert tokenizer.decode(known) == expected
+    assert len(set(known)) > 150 and UNKNOWN in tokenizer.encode(ODD[4]).ids
+
+
+@cache
+def opened(content):
+    """fairseq's --bpe tokenizer_json with a file of this content."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+        file.write(content)
+        file.flush()
+        return TokenizerJson(Namespace(tokenizer_file=file.name, tokenizer_newline=""))
+
+
+def segmented(file, text):
+    return opened(file.read_text(encoding="utf-8")).encode(text).split()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +219,26 @@ def test_pieces_taken_out(tmp_path):
         made.write(tmp_path)
         tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
         for text in TEXTS[:300]:
-            assert tokenizer.encode(text).ids == numbers_of(fewer, text, sources, 0)
+            assert tokenizer.encode(text).ids == numbers_of(by(fewer), text, sources, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bpe", "bytes"])
+def test_a_folder_with_a_tokenizer_json(kind, tmp_path):
+    """It translates as the checkpoint, by the file that other software reads, too."""
+    for package in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(package)
+    pieces = partial(json_pieces, texts=SENTENCES[:5_000], kind=kind, size=600)
+    made = make(tmp_path / "model", "transformer", pieces, **PRE_NORM, share_all_embeddings=True)
+    export(made.checkpoint, made.data, "onnx", tmp_path / "onnx")
+    content = json.loads((tmp_path / "onnx" / "tokenizer.json").read_text(encoding="utf-8"))
+    assert content["post_processor"]["single"][1]["SpecialToken"]["id"] == "</s>"
+    (tmp_path / "in").write_text("\n".join([*TEXTS[:9], *ODD]) + "\n", encoding="utf-8")
+    for name, model in (("ours", made.checkpoint), ("onnx.out", tmp_path / "onnx")):
+        given = ("--input", tmp_path / "in", "--output", tmp_path / name)
+        assert in_process("translate", model, *given).status == 0
+    ours, theirs = ((tmp_path / name).read_text("utf-8") for name in ("ours", "onnx.out"))
+    assert ours == theirs and len(set(ours.splitlines())) > 3
 
 
 @pytest.mark.slow
@@ -199,10 +283,26 @@ def transformers_js():
     return translate
 
 
-# the kind of SentencePiece model, the architecture, its options, and the word before a sentence
+def pieces_in(kind, folder):
+    """A SentencePiece model, or a tokenizer.json, in a folder; returns its pieces."""
+    if kind == "json":
+        return json_pieces(folder, SENTENCES[:5_000], size=500)
+    pieces = train(folder / "spm.model", **KINDS[kind])
+    return ["__de__", "x", "y", "__en__", *(pieces.id_to_piece(i) for i in range(3, 450))]
+
+
+def segmentation(folder):
+    """What segments text for the model in a folder."""
+    if (folder / "spm.model").is_file():
+        return by(sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model")))
+    return partial(segmented, folder / "tokenizer.json")
+
+
+# the kind of subword model, the architecture, its options, and the word before a sentence
 MODELS = {
     "one dictionary": ("bpe", "transformer", {"share_all_embeddings": True}, []),
     "two dictionaries": ("unigram", "transformer", {}, []),
+    "tokenizer.json": ("json", "transformer", {"share_all_embeddings": True}, []),
     "language tokens": (
         *("unigram", "bilingual_transformer"),
         {"source_prefix": ["__de__"], "decoder_start": ["</s>", "__en__"]},
@@ -217,13 +317,9 @@ def test_transformers_js_translates_raw_text(name, tmp_path, transformers_js):
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package)
     kind, arch, options, before = MODELS[name]
-
-    def pieces_in(folder):
-        pieces = train(folder / "spm.model", **KINDS[kind])
-        return ["__de__", "x", "y", "__en__", *(pieces.id_to_piece(i) for i in range(3, 450))]
-
     separate = "share_all_embeddings" not in options
-    made = make(tmp_path / "model", arch, pieces_in, separate=separate, **PRE_NORM, **options)
+    options = {"pieces": partial(pieces_in, kind), "separate": separate, **PRE_NORM, **options}
+    made = make(tmp_path / "model", arch, **options)
     export(made.checkpoint, made.data, "onnx", tmp_path / "onnx")
     lines = [line for line in [*SENTENCES[5_000:5_030], *ODD[2:]] if line.strip()]
     (tmp_path / "in").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -233,11 +329,11 @@ def test_transformers_js_translates_raw_text(name, tmp_path, transformers_js):
     found = transformers_js(tmp_path / "onnx", lines)
     assert [one["text"].strip() for one in found] == expected
     assert len(set(expected)) > 5
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "onnx" / "source.spm"))
+    segment = segmentation(tmp_path / "model")
     numbers = json.loads((tmp_path / "onnx" / "vocab.json").read_text(encoding="utf-8"))
     sources, first = list(numbers), min(numbers.values())
     assert (first > 0) == separate
     for line, one in zip(lines, found):
         read = [as_read(number, sources, first) for number in one["numbers"]]
         words = [numbers[word] for word in before]
-        assert read == [*words, *numbers_of(pieces, line, sources, first)]
+        assert read == [*words, *numbers_of(segment, line, sources, first)]

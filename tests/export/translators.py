@@ -14,7 +14,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.huggingface.writer import NO_OPTIMIZER
-from tests.huggingface.translators import sentence_model
+from tests.huggingface.translators import FIRST, sentence_model
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -54,6 +54,30 @@ def bpe_pieces(folder: Path) -> list[str]:
 def sentence_pieces(folder: Path) -> list[str]:
     """A SentencePiece model in a folder; returns its pieces without fairseq's own."""
     return sentence_model(folder / "spm.model")[3:]
+
+
+def json_pieces(folder: Path, texts=TEXTS[:4], kind: str = "bpe", size: int = 60) -> list[str]:
+    """A tokenizer.json in a folder; returns its pieces without fairseq's own.
+
+    Args:
+        kind: bpe, unigram, or bytes: bpe of bytes.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    special = {"special_tokens": [*FIRST, "<mask>", "deu_Latn"], "show_progress": False}
+    if kind == "unigram":
+        tokenizer = Tokenizer(models.Unigram())
+        trainer = trainers.UnigramTrainer(vocab_size=size, unk_token=FIRST[3], **special)
+    else:
+        tokenizer = Tokenizer(models.BPE(unk_token=FIRST[3] if kind == "bpe" else None))
+        letters = pre_tokenizers.ByteLevel.alphabet() if kind == "bytes" else []
+        trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=letters, **special)
+    spaces = "ByteLevel" if kind == "bytes" else "Metaspace"
+    tokenizer.pre_tokenizer = getattr(pre_tokenizers, spaces)()
+    tokenizer.decoder = getattr(decoders, spaces)()
+    tokenizer.train_from_iterator(iter(texts), trainer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return [tokenizer.id_to_token(i) for i in range(4, tokenizer.get_vocab_size())]
 
 
 def marian_pieces(folder: Path) -> list[str]:
