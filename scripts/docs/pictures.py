@@ -87,15 +87,15 @@ def compress(path: Path) -> None:
         (
             *(0.1, 4.4, "what you have"),
             [
-                (GREY, "a teacher: fairseq, OPUS-MT,\nNLLB, mBART, CTranslate2, ..."),
+                (GREY, "a teacher: fairseq, OPUS-MT, NLLB,\nM2M-100, mBART, CTranslate2"),
                 (SHARED[0], "pairs of sentences, or\ntext in one language"),
             ],
         ),
         (
             *(5.6, 3.8, "pet-fairseq compress"),
             [
-                (SHARED[1], "cuts the vocabulary"),
-                (SHARED[1], "translates the text"),
+                (SHARED[1], "cuts the vocabulary, if asked"),
+                (SHARED[1], "translates text without pairs"),
                 (SHARED[1], "trains a student"),
                 (SHARED[1], "exports and compares"),
             ],
