@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pet_fairseq.export.tokenizer_words import UNMARK, NoTokenizerError, Segmentation, Words
+from pet_fairseq.files import read_text
 from pet_fairseq.huggingface.gguf_tokenizer import numbered
 from pet_fairseq.huggingface.tokenizer_file import load_tokenizer, unescape_spaces
 from pet_fairseq.huggingface.vocabulary import FIRST
@@ -30,10 +31,12 @@ def renumbered(file: Path, sources: Sequence[str], targets: Sequence[str]) -> Se
     """
     if list(sources) != list(targets):
         raise NoTokenizerError("source and target have dictionaries of their own")
-    content = json.loads(load_tokenizer(file).to_str())
+    load_tokenizer(file)  # which says what is wrong with it
+    content = json.loads(read_text(file, "--segmentation"))
     model = content["model"]
-    if model["type"] not in MODELS:
-        raise NoTokenizerError(f"{file} has pieces of the type {model['type']}")
+    kind = model.get("type", "BPE" if "merges" in model else "unknown")  # older files do not say
+    if kind not in MODELS:
+        raise NoTokenizerError(f"{file} has pieces of the type {kind}")
     names = list(map(unescape_spaces, sources))
     added = [t for t in content["added_tokens"] if t["content"] in {*names} - {*FIRST}]
     # "special" words would be left out of a translation, which fairseq does with its own only
@@ -42,7 +45,7 @@ def renumbered(file: Path, sources: Sequence[str], targets: Sequence[str]) -> Se
         for token in added
     ]
     kept = frozenset(token["content"] for token in added) | {*FIRST}
-    words, changed = MODELS[model["type"]](model, names, kept)
+    words, changed = MODELS[kind](model, names, kept)
     decoder = content["decoder"]
     if decoder is not None:
         decoder = {"type": "Sequence", "decoders": [UNMARK, decoder]}

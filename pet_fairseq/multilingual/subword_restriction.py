@@ -222,9 +222,9 @@ def restrict_tokenizer(
     fewer = choose_merges(merges, counts, known, most)
     is_list = isinstance(model["merges"][0], list)
     model["merges"] = [list(pair) if is_list else " ".join(pair) for pair in fewer.merges]
-    if model.get("ignore_merges"):  # words that are pieces are taken whole, unless they are none
-        gone = {*map("".join, merges)} - fewer.symbols
-        model["vocab"] = {piece: n for piece, n in model["vocab"].items() if piece not in gone}
+    # no merge makes them; with ignore_merges, words that are pieces would be taken whole
+    gone = {*map("".join, merges)} - fewer.symbols
+    model["vocab"] = {piece: n for piece, n in model["vocab"].items() if piece not in gone}
     return fewer.symbols, json.dumps(content)
 
 

@@ -176,6 +176,13 @@ def test_text_is_the_same_and_its_pieces_are_kept(most, file, tmp_path):
         assert [fewer(line) for line in TEXT] == [segment(line) for line in TEXT]
     else:  # the most frequent ones are still in use
         assert len({*found}) > 0.7 * most
+    if (model := content_of(tmp_path / "fewer.json").get("model", {})).get("merges"):
+        stored = {piece for piece in model["vocab"] if len(piece) > 1}
+        assert stored - {"<unk>", "</s>"} <= pieces  # no others, which are most of NLLB's
+
+
+def content_of(file):
+    return json.loads(file.read_text()) if file.exists() else {}
 
 
 def test_files_that_cannot_be_restricted(tmp_path):
