@@ -194,9 +194,10 @@ def _add_training_options(group) -> None:
         "--student-form",
         choices=STUDENT_FORMS,
         default=DEFAULT_FORM,
-        help="pre-norm: fairseq's Transformer with norms before its layers; marian: that of Marian "
-        "and Bergamot, the engine of Firefox, for which it is exported; needs SentencePiece and "
-        "one dictionary for both languages (default: %(default)s)",
+        help="pre-norm: fairseq's Transformer with norms before its layers; post-norm: with norms "
+        "behind them, which the library transformers can hold with two dictionaries; marian: that "
+        "of Marian and Bergamot, the engine of Firefox, for which it is exported; needs "
+        "SentencePiece and one dictionary for both languages (default: %(default)s)",
     )
     group.add_argument(
         "--updates",

@@ -134,7 +134,7 @@ def model_options(teacher: Teacher, method: Method, form: StudentForm) -> Option
     return (
         *("--arch", method.arch, *form.options),
         *position_options(teacher),
-        *teacher.embedding_options,
+        *(teacher.embedding_options or form.embedding_options),
     )
 
 

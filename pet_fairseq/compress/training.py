@@ -83,6 +83,7 @@ class StudentForm:
 
     Attributes:
         options: of its model. engines: what it is exported to.
+        embedding_options: what it shares if its teacher shares no embeddings.
         archs: its named architectures, by those of the methods; others stay as they are.
         step: widths are multiples of it.
     """
@@ -91,10 +92,15 @@ class StudentForm:
     engines: tuple[str, ...]
     archs: dict[str, str] = field(default_factory=dict)
     step: int = 8
+    embedding_options: Options = ()
 
 
 STUDENT_FORMS = {
     "pre-norm": StudentForm(PRE_NORM, ("fairseq", "ctranslate2")),
+    "post-norm": StudentForm(
+        *((), ("fairseq", "ctranslate2")),
+        embedding_options=("--share-decoder-input-output-embed",),  # as FSMT of transformers does
+    ),
     "marian": StudentForm(
         (),
         ("marian", "ctranslate2"),

@@ -164,7 +164,8 @@ def m2m_100(model: Translation) -> Form:
         raise UserError(
             f"--to huggingface: {form}has one matrix for all embeddings and the output, and this "
             "model has several; train one with --share-all-embeddings on data of "
-            f"fairseq-preprocess --joined-dictionary, or {WAY_OUT}"
+            "fairseq-preprocess --joined-dictionary, or a post-norm one (compress --student-form "
+            f"post-norm), or {WAY_OUT}"
         )
     words = model.source.symbols
     config = {"vocab_size": len(words), "tie_word_embeddings": True}

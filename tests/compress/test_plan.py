@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -233,23 +234,42 @@ def test_megabytes_for_a_teacher_without_positions(build):
     assert trainings[0].command == trainings[1].command
 
 
-# --- a student for Marian -------------------------------------------------------------------------
+# --- students of other forms ----------------------------------------------------------------------
 
 
 @pytest.fixture
-def plan_for_marian(tmp_path):
-    """A planner of a student for Marian, of a teacher with SentencePiece."""
+def plan_of_form(tmp_path):
+    """A planner of a student of some form, of a pre-norm teacher with SentencePiece."""
 
-    def plan(method="distil", pieces=sentence_pieces, separate=False):
-        options = dict(SHAPE, encoder_embed_dim=192, decoder_embed_dim=192)
-        made = make(tmp_path / "data", "transformer", pieces, separate, **options, **PRE_NORM)
+    def plan(method="distil", pieces=sentence_pieces, separate=False, **options):
+        shape = dict(SHAPE, encoder_embed_dim=192, decoder_embed_dim=192)
+        made = make(tmp_path / "data", "transformer", pieces, separate, **shape, **PRE_NORM)
         for name in ("train", "valid", "test"):
             write_lengths(made.data, name, [3, 8, 4])
         paths = (Path(made.checkpoint), Path(made.data), tmp_path / "out")
-        request = Request(*paths, method, HALF, CPU, updates=9, student_form="marian")
+        request = Request(*paths, method, HALF, CPU, updates=9, **options)
         return {stage.name: stage for stage in build_stages(make_plan(request))}
 
     return plan
+
+
+@pytest.fixture
+def plan_for_marian(plan_of_form):
+    return partial(plan_of_form, student_form="marian")
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_a_post_norm_student_goes_into_transformers(separate, plan_of_form):
+    """With one dictionary or two; its output is tied, although its teacher's is not."""
+    pytest.importorskip("transformers")
+    wanted = {"separate": separate, "forms": ("huggingface",)}
+    with pytest.raises(UserError, match=r"M2M100, .*\(compress --student-form post-norm\)"):
+        plan_of_form(**wanted)
+    stages = plan_of_form(**wanted, student_form="post-norm")
+    training = stages["training"]
+    assert "--share-decoder-input-output-embed" in training.command
+    assert "--encoder-normalize-before" not in training.command
+    assert {"export/student/huggingface", "export/student/fairseq"} <= stages.keys()
 
 
 @pytest.mark.slow
