@@ -39,13 +39,14 @@ def raw_test_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Pat
         teacher: its checkpoint, which is there.
     """
     words = data_folders(given, teacher)[0]
-    task = open_teacher(teacher, words).task.cfg
+    opened = open_teacher(teacher, words)
+    task = opened.task.cfg
     text, data = given.layout.test_text, given.layout.test_data
     sets = {"test": given.sets()["test"]}
     arguments = {"teacher": teacher, "sets": sets, "folder": PRODUCT, "data": words}
     pieces = Stage(
         *(text.name, ("data",), Call(write_pieces, arguments), text),
-        inputs=(teacher, *given.pairs["test"]),
+        inputs=(teacher, *given.pairs["test"], *opened.segmenter().files),
     )
     binarise = preprocess_words(text, (task.source_lang, task.target_lang), ("test",))
     return (pieces, Stage("test-data", ("data",), binarise, data, (text,))), data
@@ -79,4 +80,5 @@ def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
     files = tuple(
         file for pairs in sets.values() for pair in pairs for file in (pair.source, pair.target)
     )
-    return Stage(folder.name, ("data",), call, folder, (teacher, *files))
+    subword_models = open_teacher(teacher).segmenter().files
+    return Stage(folder.name, ("data",), call, folder, (teacher, *files, *subword_models))

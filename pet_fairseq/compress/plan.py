@@ -181,13 +181,19 @@ def read_models(request: Request) -> tuple[Teacher, Method, StudentForm]:
     """The teacher, and how its student is made.
 
     Raises:
-        UserError: as `check_options`, `check_method`, and the reading of a teacher.
+        UserError: a precision that does not hold the teacher's numbers; as `check_options`,
+            `check_method`, and the reading of a teacher.
     """
     check_options(request)
     if request.teacher.is_dir():
         teacher = read_engine_teacher(request.teacher, request.data)
     else:
         teacher = read_teacher(request.teacher, request.data, request.more_data)
+    if request.device.precision == "fp16" and not teacher.fits_float16:
+        raise UserError(
+            f"--precision fp16: TEACHER {teacher.path} has numbers that are too large for it; give "
+            "fp32, or bf16 if the GPU has it"
+        )
     method = check_method(request.method, teacher)
     form = STUDENT_FORMS[request.student_form]
     return teacher, replace(method, arch=form.archs.get(method.arch, method.arch)), form

@@ -224,9 +224,10 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
         return (), path
     check_trained(cfg, str(path), TEACHER)
     if given.languages is None:
+        known = ", ".join(known_languages(cfg.task, str(path)))
         raise UserError(
-            f"{TEACHER} {path}: a multilingual model, of {', '.join(known_languages(cfg.task))}; "
-            "give --source-lang and --target-lang"
+            f"{TEACHER} {path}: a multilingual model, of {known}; give --source-lang and "
+            "--target-lang"
         )
     check_languages(cfg.task, str(path), *given.languages)
     folder = given.layout.bilingual

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -204,11 +205,13 @@ def export(plan: Plan, model: str, engine: str) -> Stage:
 
 def generate(plan: Plan, model: str, repeat: int) -> Stage:
     """A run of fairseq-generate, which is timed only where CTranslate2 cannot be."""
-    path = checkpoint(plan, model)
+    path, device = checkpoint(plan, model), plan.request.device
+    if model == "teacher" and not plan.teacher.fits_float16:  # in which GPUs generate otherwise
+        device = replace(device, precision="fp32")
     return Stage(
         *(f"generate/{model}.{repeat}", ("translate",)),
         command=fairseq_generate(
-            *(plan.request.device, plan.test.data, path),
+            *(device, plan.test.data, path),
             (
                 *(*plan.teacher.languages, "--gen-subset", plan.test.name),
                 *("--beam", str(BEAM), *plan.style.options),

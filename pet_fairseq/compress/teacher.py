@@ -90,6 +90,11 @@ class Teacher:
         return ("--model-overrides", str(dict.fromkeys(self.embedding_files)))
 
     @property
+    def fits_float16(self) -> bool:
+        """Whether float16 holds its states."""
+        return getattr(self.model, "fits_float16", True)
+
+    @property
     def engines(self) -> list[str]:
         """What it can run in."""
         reasons = {"fairseq": self.no_plain_form, "ctranslate2": self.no_ctranslate2}

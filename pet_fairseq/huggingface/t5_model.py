@@ -225,6 +225,7 @@ class T5Model(SharedStoredOnce, TransformerModel):
     """
 
     sharing_options = "--share-all-embeddings and --relative-bias-per-layer"
+    fits_float16 = False  # states grow beyond 65,504
     no_plain_form = (
         "fairseq's transformer has no relative positions and no RMSNorm; distil it into a student "
         "and export that"

@@ -18,7 +18,7 @@ from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import around_data, copy_subword_files
 from pet_fairseq.checkpoints.translation_checks import check_multilingual_task
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder, check_new_folder
+from pet_fairseq.files import atomic_folder, check_new_folder, read_lines
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language, trained_tokens
 from pet_fairseq.nn.architectures import architecture_name, model_class
 
@@ -116,11 +116,25 @@ def check_trained(cfg: DictConfig, path: str, option: str = "CHECKPOINT") -> Non
         )
 
 
-def known_languages(task: Namespace) -> list[str]:
-    """The languages that a multilingual task names, in the order of their tokens."""
+def known_languages(task: Namespace, path: str) -> list[str]:
+    """The languages that a multilingual task names, in the order of their tokens.
+
+    Args:
+        path: of the checkpoint, beside which the list of them may lie.
+    Raises:
+        UserError: the list that the task names is not there.
+    """
     langs = task.langs
     if langs is None and getattr(task, "lang_dict", None):
-        lines = Path(task.lang_dict).read_text(encoding="utf-8").splitlines()
+        listed = Path(task.lang_dict)
+        places = (listed, Path(path).with_name(listed.name))
+        file = next((place for place in places if place.is_file()), None)
+        if file is None:
+            raise UserError(
+                f"{listed}: no such file, which lists the languages of {path}; put it beside the "
+                "checkpoint"
+            )
+        lines = read_lines(file, "--lang-dict")
         langs = [line.strip() for line in lines if line.strip()]
     if langs is None:
         pairs = task.lang_pairs
@@ -131,7 +145,7 @@ def known_languages(task: Namespace) -> list[str]:
 
 def check_languages(task: Namespace, path: str, source_lang: str, target_lang: str) -> None:
     """Raise UserError for a language that the model does not know; the message lists the known."""
-    known = known_languages(task)
+    known = known_languages(task, path)
     check_language("--source-lang", source_lang, known, path)
     check_language("--target-lang", target_lang, known, path)
     if source_lang == target_lang:
@@ -168,7 +182,7 @@ def full_dictionary(state: dict, path: str, file: Path, side: str) -> Dictionary
         UserError: it does not fit the model.
     """
     dictionary = load_dictionary(file, "--data")
-    append_tokens(dictionary, state["cfg"].task)
+    append_tokens(dictionary, state["cfg"].task, path)
     size = vocabulary_sizes(state["model"])[side]
     if size not in (None, len(dictionary)):
         raise UserError(
@@ -178,9 +192,9 @@ def full_dictionary(state: dict, path: str, file: Path, side: str) -> Dictionary
     return dictionary
 
 
-def append_tokens(dictionary: Dictionary, task: Namespace) -> None:
-    """Add the words to a dictionary that a task added to it, in its order."""
-    languages = known_languages(task)
+def append_tokens(dictionary: Dictionary, task: Namespace, path: str) -> None:
+    """Add the words to a dictionary that a task added to it, in its order; path: its checkpoint."""
+    languages = known_languages(task, path)
     if task._name == "translation_from_pretrained_bart":
         augment_dictionary(dictionary, languages, "mbart")
         return

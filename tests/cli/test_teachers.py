@@ -369,6 +369,14 @@ def test_a_t5_teaches(tmp_path):
     out = tmp_path / "small"
     options = ("--rate", "62", "--updates", "3", "--device", "cpu", "--rouge")
     run("pet-fairseq", "compress", tmp_path / "t5", *pairs, *options, "--out", out)
+    half = ("--device", "cuda", "--precision")
+    command = ("compress", tmp_path / "t5", *pairs, *options, "--out", out, *half)
+    planned = run("pet-fairseq", *command, "bf16", "--dry-run", "--again").output
+    stages = [block for block in planned.split("\n# ") if block.startswith("generate/")]
+    in_half = ["--fp16" in stage for stage in stages]  # the student's alone
+    assert in_half == [stage.startswith("generate/student") for stage in stages] and any(in_half)
+    refused = run("pet-fairseq", *command, "fp16", "--dry-run", "--again", check=False)
+    assert "has numbers that are too large for it; give fp32, or bf16" in refused.output
     content = json.loads((out / "report.json").read_text())
     texts = {
         name: (out / f"translations/{name}.txt").read_text().splitlines()

@@ -4,6 +4,7 @@ import json
 import shutil
 from argparse import Namespace
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,8 +20,10 @@ from pet_fairseq.compress.teacher_text import open_teacher
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.shared_options import Search
 from pet_fairseq.results.sacrebleu_sets import named_set, pair_of
+from pet_fairseq.runner.record import digest, make_record
 from pet_fairseq.runner.stage import PRODUCT, Stage, without_options
 from tests.compress.lines import read_lines, write_lines
+from tests.export.translators import make, sentence_pieces
 from tests.translation import make_task, save_model
 
 SETS = ("train", "valid", "test")
@@ -240,6 +243,19 @@ def test_a_test_set_of_raw_text_beside_data(made, teacher, tmp_path):
         assert (pieces.product / f"dict.{side}.txt").read_text() == words
     assert folder == out / "test_bin" and str(pieces.product / "test") in data.command
     assert given.raw_test == pieces.product and not given.measures_agreement
+
+
+def test_another_subword_model_is_another_input(tmp_path):
+    """A user who mends a wrong one and runs the command again gets text in the new pieces."""
+    model = make(tmp_path / "data", "transformer", sentence_pieces)
+    file = Path(model.data) / "spm.model"
+    pair = (write_lines(tmp_path / "x.de", ["cat"]), write_lines(tmp_path / "x.en", ["mat"]))
+    teacher = Path(model.checkpoint)
+    raw = Given(teacher, tmp_path / "out", pairs=dict.fromkeys(("train", "valid", "test"), pair))
+    beside = Given(teacher, tmp_path / "out", Path(model.data), pairs={"test": pair})
+    for (pieces, _), _ in (data_stages(raw, teacher), raw_test_stages(beside, teacher)):
+        before = make_record(pieces, {}, True).inputs
+        assert before[str(file)] == digest(file)
 
 
 def test_a_test_set_that_sacrebleu_knows(made, teacher, tmp_path, monkeypatch):

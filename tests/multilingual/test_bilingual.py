@@ -131,6 +131,21 @@ def test_a_language_that_it_does_not_know(language, data, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_languages_in_a_file(data, tmp_path):
+    """The one of --lang-dict; if it is not where it was, the one beside the checkpoint."""
+    _, path, _ = checkpoint(data, tmp_path, "m2m_100")
+    state = torch.load(path, weights_only=False)
+    state["cfg"]["task"].langs = None
+    state["cfg"]["task"].lang_dict = str(tmp_path / "moved/langs.txt")
+    torch.save(state, path)
+    with pytest.raises(UserError, match=r"moved/langs.txt: no such file, .* beside the checkpoint"):
+        write_bilingual(str(path), "de", "en", tmp_path / "out")
+    (tmp_path / "langs.txt").write_text("de\nen\nfi\n")
+    write_bilingual(str(path), "de", "en", tmp_path / "out")
+    with pytest.raises(UserError, match="its languages are de, en, fi"):
+        write_bilingual(str(path), "de", "sv", tmp_path / "other")
+
+
 def test_one_language_twice(data, tmp_path):
     _, path, _ = checkpoint(data, tmp_path, "m2m_100")
     with pytest.raises(UserError, match="--target-lang en: is the --source-lang too; give two"):
