@@ -20,6 +20,7 @@ from pet_fairseq.compress.layout import PRECISION
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import ONLY_FOR, export
+from pet_fairseq.export.onnx import NOT_FOR_TEXT
 from pet_fairseq.files import atomic_folder, read_text, write_json, write_lines
 from pet_fairseq.huggingface.writer import NO_OPTIMIZER
 from pet_fairseq.markdown import table
@@ -65,7 +66,7 @@ def precision_of(form: str) -> Optional[str]:
 
 
 def check_forms(forms: Sequence[str], data: Path, texts: Path, options: Options) -> None:
-    """Export a student that has learned nothing in each form, and open it.
+    """Export a student that has learned nothing in each form, and open it; print what it lacks.
 
     Args:
         data: fairseq-preprocess's folder. options: of the task and of the student.
@@ -75,7 +76,8 @@ def check_forms(forms: Sequence[str], data: Path, texts: Path, options: Options)
     """
     if not forms:
         return
-    with TemporaryDirectory(prefix="pet-fairseq-") as name, redirect_stderr(StringIO()):
+    said = StringIO()
+    with TemporaryDirectory(prefix="pet-fairseq-") as name, redirect_stderr(said):
         checkpoint = Path(name, "student.pt")
         save_untrained(data, options, checkpoint)
         files = map(texts.joinpath, (*SUBWORD_FILES, TARGET_MODEL))
@@ -90,6 +92,9 @@ def check_forms(forms: Sequence[str], data: Path, texts: Path, options: Options)
                 line = str(error).replace(f"CHECKPOINT {checkpoint}", "the student")
                 line = line.removeprefix(f"--to {form}: ")
                 raise UserError(f"--to {form}: {line}") from error
+    for line in said.getvalue().splitlines():
+        if line.startswith(NOT_FOR_TEXT):
+            print(f"--to onnx: {line}")
 
 
 def save_untrained(data: Path, options: Options, path: Path) -> None:

@@ -44,6 +44,7 @@ from pet_fairseq.predict.batches import MAX_LENGTH
 from pet_fairseq.predict.onnx_model import DECODER, ENCODER, GRAPHS, MISSING, QUANTIZED
 from pet_fairseq.predict.text import bpe_options
 
+NOT_FOR_TEXT = "not for raw text in transformers.js"
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 TO = "--to onnx"
 # options of models whose decoders lack what the graph needs
@@ -242,7 +243,7 @@ def tokenizer_of(
         around = (config["source_prefix"], config["source_end"])
         return make_tokenizer(Path(segmentation), dictionaries, around, config["decoder_start"])
     except NoTokenizerError as reason:
-        print(f"not for raw text in transformers.js: {reason}", file=sys.stderr)
+        print(f"{NOT_FOR_TEXT}: {reason}", file=sys.stderr)
         return None
 
 

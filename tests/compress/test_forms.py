@@ -1,6 +1,7 @@
 """The student in several forms: measured in turn, and what the report says of them."""
 
 import math
+from pathlib import Path
 
 import pytest
 import sacrebleu
@@ -17,7 +18,7 @@ from pet_fairseq.compress.forms import (
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
 from tests.cli.processes import in_process
-from tests.export.translators import PRE_NORM, TEXTS, TIED, make, sentence_pieces
+from tests.export.translators import PRE_NORM, TEXTS, TIED, bpe_pieces, make, sentence_pieces
 
 REFERENCES = [f"the cat {i}" for i in range(len(TEXTS))]
 PET = {**PRE_NORM, **TIED, "decoder_layers": 4, "encoder_layers": 4}
@@ -84,7 +85,7 @@ def test_figures_that_cannot_be_read(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_form_cannot_hold_is_said_before_the_training(tmp_path):
+def test_what_a_form_cannot_hold_is_said_before_the_training(tmp_path, capsys):
     made = make(tmp_path, "transformer", sentence_pieces)
     options = ["--source-lang", "de", "--target-lang", "en", "--arch", "transformer"]
     options += ["--share-all-embeddings", "--encoder-embed-dim", "16", "--decoder-embed-dim", "16"]
@@ -102,6 +103,11 @@ def test_what_a_form_cannot_hold_is_said_before_the_training(tmp_path):
     assert str(error.value) == message
     subword_model = (tmp_path / "spm.model").rename(elsewhere / "spm.model")
     check_forms(["onnx"], made.data, elsewhere, options)
+    assert not capsys.readouterr().out
+    codes = make(tmp_path / "codes", "transformer", bpe_pieces)
+    check_forms(["onnx"], codes.data, Path(codes.data), options)
+    said = capsys.readouterr().out
+    assert said.startswith("--to onnx: not for raw text in transformers.js: neither SentencePiece")
     subword_model.unlink()
     with pytest.raises(UserError, match=r"^--to onnx: --segmentation: .* no bpe\.codes or spm\.mo"):
         check_forms(["onnx"], made.data, elsewhere, options)
