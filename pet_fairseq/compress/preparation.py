@@ -402,7 +402,7 @@ def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], P
     arguments = {"teacher": teacher, "text": pieces, "most": most, "folder": folder}
     call = Call(trim_teacher, arguments)
     trimming = Stage("vocabulary", ("teacher",), call, folder, (teacher, pieces))
-    stages = (text_stage(given, teacher, pieces), trimming)
+    stages = (text_stage(given, open_teacher(teacher), pieces), trimming)
     return stages, folder if given.engine else folder / CHECKPOINT
 
 
