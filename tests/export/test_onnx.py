@@ -18,10 +18,10 @@ from pet_fairseq.environment import version_numbers
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.onnx import TORCH
 from tests.cli.processes import in_process, refusal
+from tests.packages import ONNX, need
 from tests.translation import WORDS, make_model, make_task, save_state
 
-for package in ("onnx", "onnxruntime", "onnxscript"):
-    pytest.importorskip(package)
+need(*ONNX)
 if version_numbers(torch.__version__) < TORCH:
     pytest.skip("torch is too old to export to ONNX", allow_module_level=True)
 
