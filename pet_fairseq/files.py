@@ -62,7 +62,7 @@ def atomic_file(path: Path, busy: str) -> Iterator[IO[bytes]]:
         UserError: another process is writing it; `busy` is the message.
     """
     temporary = temporary_path(path)
-    with naming(path), locked_file(temporary, busy) as file:
+    with naming(path), locked_file(temporary, lambda: busy) as file:
         try:
             yield file
             file.flush()
@@ -104,23 +104,24 @@ def folder_lock(folder: Path, busy: str) -> Iterator[None]:
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
-        _take_lock(handle, busy)
+        if not _takes_lock(handle):
+            raise UserError(busy)
         yield
     finally:
         os.close(handle)
 
 
 @contextmanager
-def locked_file(path: Path, busy: str) -> Iterator[IO[bytes]]:
+def locked_file(path: Path, busy: Callable[[], str]) -> Iterator[IO[bytes]]:
     """Yield an empty file to write, whose lock no other process has; it ends with the process.
 
     Raises:
-        UserError: another process has it; `busy` is the message.
+        UserError: another process has it; `busy` gives the message.
     """
     with path.open("ab") as file:
-        _take_lock(file.fileno(), busy)
-        if not _is_at(path, file.fileno()):  # renamed by a process that has just ended
-            raise UserError(busy)
+        # one that has just ended may have renamed the file
+        if not (_takes_lock(file.fileno()) and _is_at(path, file.fileno())):
+            raise UserError(busy())
         file.truncate(0)
         yield file
 
@@ -129,11 +130,13 @@ def _is_at(path: Path, handle: int) -> bool:
     return path.exists() and os.path.samestat(path.stat(), os.fstat(handle))
 
 
-def _take_lock(handle: int, busy: str) -> None:
+def _takes_lock(handle: int) -> bool:
+    """Take the lock of an open file or folder; whether no other process has it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UserError(busy) from error
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

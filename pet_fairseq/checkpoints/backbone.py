@@ -17,6 +17,14 @@ from pet_fairseq.nn.architectures import model_class
 MERGE_FIRST = "merge it first by pet-fairseq export --to fairseq, and give the folder's model.pt"
 
 
+def can_be_merged(kind: type) -> bool:
+    """Whether models of a class hold changes of a model, which they put into it by `merge`.
+
+    Fairseq's models have no base class here that could say so.
+    """
+    return hasattr(kind, "merge")
+
+
 def read_backbone(path: str, option: str) -> dict:
     """Read the checkpoint of a model that another one can be built around.
 
@@ -33,7 +41,7 @@ def read_backbone(path: str, option: str) -> dict:
     state = load_checkpoint(path, option)
     check_one_language_pair(state, path, option)
     kind = model_class(state["cfg"].model)
-    if hasattr(kind, "merge"):
+    if can_be_merged(kind):
         raise UserError(f"{option} {path}: holds changes of a model; {MERGE_FIRST}")
     if getattr(kind, "wraps_backbone", False):
         raise UserError(

@@ -54,8 +54,13 @@ def folders_around(path: str, cfg: DictConfig, data: Optional[Path] = None) -> l
 
 def around_data(folder: Path) -> list[Path]:
     """A folder, the one above it, and its neighbour `text`, where recipes put a tokenizer."""
-    above = folder.resolve().parent
+    folder, above = around_engine(folder)
     return [folder, above, above / "text"]
+
+
+def around_engine(folder: Path) -> list[Path]:
+    """A folder of another engine, and the one above it; a `text` beside it may be any model's."""
+    return [folder, folder.resolve().parent]
 
 
 def find_file(names: Iterable[str], folders: Iterable[Path]) -> str:

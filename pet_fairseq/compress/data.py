@@ -6,7 +6,7 @@ from pathlib import Path
 from pet_fairseq.compress.given import Given, data_folders
 from pet_fairseq.compress.mixture import mixture_folders, write_mixture
 from pet_fairseq.compress.raw_text import SPLITS, write_pieces
-from pet_fairseq.compress.teacher_text import open_teacher
+from pet_fairseq.compress.teacher_text import Opened, open_teacher
 from pet_fairseq.predict.corpus.shards import SUMMARY
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, CommandLine, Stage
@@ -22,11 +22,12 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[P
         return mixture_stages(given, teacher)
     if not given.is_raw:
         return (), data_folders(given, teacher)
-    cfg = open_teacher(teacher).task.cfg
+    opened = open_teacher(teacher)
+    cfg = opened.task.cfg
     text, data = given.layout.text, given.layout.data
     binarise = preprocess_words(text, (cfg.source_lang, cfg.target_lang), SPLITS)
     stages = (
-        text_stage(given, teacher, text),
+        text_stage(given, opened, text),
         Stage("data", ("data",), binarise, data, (text,)),
     )
     return stages, (data,)
@@ -72,13 +73,13 @@ def mixture_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tupl
     return (stage,), mixture_folders(folder, len(data))
 
 
-def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
+def text_stage(given: Given, teacher: Opened, folder: Path) -> Stage:
     """Raw text in a teacher's pieces."""
     sets = given.sets()
     engine = {} if given.engine is None else {"engine": given.engine}
-    call = Call(write_pieces, {"teacher": teacher, "sets": sets, "folder": PRODUCT, **engine})
+    call = Call(write_pieces, {"teacher": teacher.path, "sets": sets, "folder": PRODUCT, **engine})
     files = tuple(
         file for pairs in sets.values() for pair in pairs for file in (pair.source, pair.target)
     )
-    subword_models = open_teacher(teacher).segmenter().files
-    return Stage(folder.name, ("data",), call, folder, (teacher, *files, *subword_models))
+    inputs = (teacher.path, *files, *teacher.segmenter().files)
+    return Stage(folder.name, ("data",), call, folder, inputs)

@@ -18,7 +18,7 @@ from pet_fairseq.checkpoints.text_files import (
     SOURCE_MODEL,
     SUBWORD_FILES,
     TARGET_MODEL,
-    around_data,
+    around_engine,
     both_sides,
     copy_files,
     find_subword_model,
@@ -187,7 +187,7 @@ def check_translates(folder: Path) -> None:
 def subword_files(folder: Path) -> dict[str, Path]:
     """The subword models beside a model, by name; empty if there is none."""
     words = dictionary_of(read_vocabularies(folder)[0])
-    file = find_subword_model(words, around_data(folder))
+    file = find_subword_model(words, around_engine(folder))
     return {Path(name).name: Path(name) for name in both_sides(file) if name}
 
 

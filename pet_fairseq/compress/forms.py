@@ -3,8 +3,6 @@
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr
-from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, Optional
@@ -20,7 +18,6 @@ from pet_fairseq.compress.layout import PRECISION
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import ONLY_FOR, export
-from pet_fairseq.export.onnx import NOT_FOR_TEXT
 from pet_fairseq.files import atomic_folder, read_text, write_json, write_lines
 from pet_fairseq.huggingface.writer import NO_OPTIMIZER
 from pet_fairseq.markdown import table
@@ -76,8 +73,7 @@ def check_forms(forms: Sequence[str], data: Path, texts: Path, options: Options)
     """
     if not forms:
         return
-    said = StringIO()
-    with TemporaryDirectory(prefix="pet-fairseq-") as name, redirect_stderr(said):
+    with TemporaryDirectory(prefix="pet-fairseq-") as name:
         checkpoint = Path(name, "student.pt")
         save_untrained(data, options, checkpoint)
         files = map(texts.joinpath, (*SUBWORD_FILES, TARGET_MODEL))
@@ -86,15 +82,14 @@ def check_forms(forms: Sequence[str], data: Path, texts: Path, options: Options)
         for form in forms:
             try:
                 out = Path(name, form)
-                export(str(checkpoint), str(data), form, out, precision=precision_of(form))
+                lacks = export(str(checkpoint), str(data), form, out, precision=precision_of(form))
                 open_form(out, data, beam=1)
             except UserError as error:
                 line = str(error).replace(f"CHECKPOINT {checkpoint}", "the student")
                 line = line.removeprefix(f"--to {form}: ")
                 raise UserError(f"--to {form}: {line}") from error
-    for line in said.getvalue().splitlines():
-        if line.startswith(NOT_FOR_TEXT):
-            print(f"--to onnx: {line}")
+            if lacks is not None:
+                print(f"--to {form}: {lacks}")
 
 
 def save_untrained(data: Path, options: Options, path: Path) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from fairseq.data import Dictionary, indexed_dataset
 
+from pet_fairseq.compress.raw_text import check_pairs
 from pet_fairseq.compress.teacher_text import open_teacher
-from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder
-from pet_fairseq.predict.corpus.shards import read_shard_records
 from pet_fairseq.predict.corpus.shards import shards as complete_shards
 from pet_fairseq.predict.text import languages_of
 
@@ -53,16 +52,6 @@ def write_mixture(
         for side, words in enumerate((task.source_dictionary, task.target_dictionary)):
             paths = [part / f"{name}.{languages[side]}" for part, name in zip(parts, names)]
             write_binary(read_side(shards, side), words, paths)
-
-
-def check_pairs(shards: Path, folders: int) -> None:
-    """Raise UserError if a corpus has fewer pairs than there are folders."""
-    pairs = sum(record.pairs for record in read_shard_records(shards).values())
-    if pairs < folders:
-        raise UserError(
-            f"--text: {pairs} pairs came of it, too few to train on; the files in {shards} count "
-            "what was dropped; give more text"
-        )
 
 
 def train_set(number: int) -> str:

@@ -199,26 +199,30 @@ def read_models(request: Request) -> tuple[Teacher, Method, StudentForm]:
     return teacher, replace(method, arch=form.archs.get(method.arch, method.arch)), form
 
 
-def check_before_data(request: Request, keeps_words: bool, subword_models: Sequence[Path]) -> None:
+def check_before_data(
+    request: Request, keeps_words: bool, subword_models: Optional[Sequence[Path]]
+) -> None:
     """Check what needs the teacher but no data, before it translates a text for hours.
 
     Args:
         request: its data is a folder with the teacher's dictionaries.
-        keeps_words: whether the student will have all of the teacher's pieces; what it weighs and
-            which forms can hold it depend on that.
-        subword_models: the teacher's files.
+        keeps_words: whether the student will have all of the teacher's pieces; what it weighs
+            depends on that, so that megabytes say nothing yet if not.
+        subword_models: the teacher's files; None if the student's will segment text in another way,
+            so that it is not known yet which forms can hold it.
     Raises:
         UserError: as `make_plan`.
     """
     teacher, method, form = read_models(request)
     check_wanted(teacher, request.size)
     choose_batch(request.device, teacher.max_positions, request.max_tokens)
-    if not keeps_words:
+    if subword_models is None:
         return
     texts = folder_of(subword_models[0] if subword_models else request.teacher)
     if "marian" in form.engines:
         teacher = check_for_marian(teacher, request.data, [*around_data(request.data), texts])
-    student = choose_student(teacher, method, request.size, form)
+    size = request.size if keeps_words else Size(request.size.rate)
+    student = choose_student(teacher, method, size, form)
     check_forms(request.forms, request.data, texts, (*teacher.languages, *student.options))
 
 

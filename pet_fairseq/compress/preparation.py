@@ -88,7 +88,8 @@ def prepare(args: Namespace, given: Given) -> Optional[Request]:
         forms_tried = given.vocabulary == KEEP
         segmenter = opened.segmenter()
         check_sides(given, segmenter, (opened.task.cfg.source_lang, opened.task.cfg.target_lang))
-        check_before_data(request, forms_tried, segmenter.files)
+        files = segmenter.files if given.vocabulary in (KEEP, TRIM) else None
+        check_before_data(request, forms_tried, files)
     if given.tests_on_text and finish(args, given, raw_test_stages(given, teacher)) is None:
         return None
     if given.is_mixed:
@@ -235,7 +236,8 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
     arguments |= {"target_lang": given.languages[1], "data": given.data and str(given.data)}
     inputs = (path, *([given.data] if given.data else []))
     call = Call(write_bilingual, arguments)
-    return (Stage("bilingual", ("teacher",), call, folder, inputs),), folder / CHECKPOINT
+    free = ("--path", "--data")  # may be moved
+    return (Stage("bilingual", ("teacher",), call, folder, inputs, free=free),), folder / CHECKPOINT
 
 
 def check_pair(task: Namespace, path: Path, languages: tuple[str, str]) -> None:
@@ -376,7 +378,8 @@ def translation_stages(
         *(*search_words(given.search), "--jobs", str(given.jobs)),
     )
     summary, inputs = shards / SUMMARY, (engine, *given.text)
-    made = Stage("translate-text", ("corpus",), command, summary, inputs, free=("--jobs",))
+    free = ("--device", "--jobs")  # another machine may go on
+    made = Stage("translate-text", ("corpus",), command, summary, inputs, free=free)
     if given.is_mixed:
         return (made,)
     decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
@@ -402,7 +405,7 @@ def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], P
     arguments = {"teacher": teacher, "text": pieces, "most": most, "folder": folder}
     call = Call(trim_teacher, arguments)
     trimming = Stage("vocabulary", ("teacher",), call, folder, (teacher, pieces))
-    stages = (text_stage(given, teacher, pieces), trimming)
+    stages = (text_stage(given, open_teacher(teacher), pieces), trimming)
     return stages, folder if given.engine else folder / CHECKPOINT
 
 

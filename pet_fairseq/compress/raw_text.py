@@ -15,6 +15,7 @@ from pet_fairseq.compress.teacher_text import FIRST_LINES, EngineText, Segmenter
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.predict.bad_lines import BadLines, broken_bytes, report
+from pet_fairseq.predict.corpus.shards import read_shard_records
 from pet_fairseq.predict.corpus.shards import shards as complete_shards
 from pet_fairseq.predict.lines import Line, read_lines, without_line_breaks
 from pet_fairseq.predict.text import languages_of
@@ -36,12 +37,24 @@ class TextPair:
     repeat: int = 1
 
 
+def check_pairs(shards: Path, fewest: int) -> None:
+    """Raise UserError if a corpus of translate-corpus has fewer pairs."""
+    pairs = sum(record.pairs for record in read_shard_records(shards).values())
+    if pairs < fewest:
+        raise UserError(
+            f"--text: {pairs} pairs came of it, too few to train on; the files in {shards} count "
+            "what was dropped; give more text"
+        )
+
+
 def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
     """Write the shards of translate-corpus as raw text: source.txt and target.txt.
 
     Raises:
-        UserError: a shard is missing, or the teacher's words cannot be joined to text.
+        UserError: a shard is missing, there is no pair, or the teacher's words cannot be joined to
+            text.
     """
+    check_pairs(shards, 1)
     segmenter = open_teacher(teacher).segmenter()
     with atomic_folder(folder) as new:
         for name, side, text in ((SOURCE, 0, segmenter.source), (TARGET, 1, segmenter.target)):
@@ -143,7 +156,7 @@ def check_counts(counts: dict[str, Counter], sets: dict[str, list[TextPair]]) ->
             named = split if split in sets else "train"
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in counts[split].items())
             raise UserError(
-                f"--{named}-pair {sets[named][0].source}: has no pair for {split}: "
+                f"{sets[named][0].source}: has no pair for {split}: "
                 f"{reasons or 'none'}; give more text, or --{split}-pair"
             )
 

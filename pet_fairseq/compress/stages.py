@@ -108,7 +108,8 @@ def train(
     settings = training_options(plan, criterion)
     starts = () if start is None else ("--finetune-from-model", str(start))
     made_before = [path for path in (budget.log, start) if path is not None]
-    keeps_features = "--teacher-cache-mb" in settings
+    # on GPUs the teacher keeps none
+    keeps_features = "--teacher-cache-mb" in settings and plan.request.device.name == "cpu"
     return Stage(
         *(folder.name, ("train",)),
         command=fairseq_train(

@@ -124,9 +124,10 @@ class Segmenter:
         """
         pairs = list(pairs)
         given = self.unknown_shares(pairs)
+        if min(given) <= MOST_UNKNOWN:
+            return False
         turned = self.unknown_shares((target, source) for source, target in pairs)
-        both = zip(given, reversed(turned))
-        return all(share > MOST_UNKNOWN and share > 2 * other for share, other in both)
+        return all(share > 2 * other for share, other in zip(given, reversed(turned)))
 
     def unknown_shares(self, pairs: Iterable[tuple[str, str]]) -> list[float]:
         """Which shares of the pieces of sources and of targets are no words of the model."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Optional
 
@@ -19,7 +19,6 @@ from pet_fairseq.compress.engine import TEACHER
 from pet_fairseq.compress.raw_text import TextPair, parallel
 from pet_fairseq.compress.teacher_text import EngineText, open_teacher
 from pet_fairseq.demo.corpus import train_pieces
-from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder
 from pet_fairseq.multilingual.subword_restriction import restrict
 from pet_fairseq.multilingual.vocabulary_trimming import (
@@ -87,8 +86,7 @@ def train_vocabulary(
     Args:
         engine: as for `write_pieces`. number: of pieces, three special ones among them.
     Raises:
-        UserError: the text is empty, or has too few different pieces, or more characters than
-            pieces.
+        UserError: the text has too few different pieces, or more characters than pieces.
     """
     opened, reads = open_teacher(engine), EngineText(engine)
     lines = (
@@ -97,18 +95,8 @@ def train_vocabulary(
         for source, target in parallel(pair.source, pair.target)
         for text in (reads.raw(source.text), target.text)
     )
-    first = next(lines, None)
-    if first is None:
-        raise UserError(
-            "--text: nothing is left of it to learn from; corpus/summary.json counts which pairs "
-            "were dropped"
-        )
-    model = train_pieces(
-        islice(chain([first], lines), MOST_LINES),
-        number,
-        option="--vocabulary",
-        coverage=MOST_CHARACTERS,
-    )
+    first = islice(lines, MOST_LINES)
+    model = train_pieces(first, number, option="--vocabulary", coverage=MOST_CHARACTERS)
     pieces = SentencePieceProcessor(model_proto=model)
     words = dictionary_of(pieces.id_to_piece(i) for i in range(pieces.get_piece_size()))
     languages = languages_of(opened.task)

@@ -1,5 +1,6 @@
 """The command `pet-fairseq export`."""
 
+import sys
 from argparse import Namespace
 
 from pet_fairseq.cli_command import (
@@ -66,7 +67,9 @@ def _run(args: Namespace) -> None:
     from pet_fairseq.export.export import ONLY_FOR, export
 
     options = {name: getattr(args, name) for name in ONLY_FOR}
-    export(args.checkpoint, args.data, args.to, args.out, args.backbone_path, **options)
+    lacks = export(args.checkpoint, args.data, args.to, args.out, args.backbone_path, **options)
+    if lacks is not None:
+        print(lacks, file=sys.stderr)
     print(f"wrote {args.out}")
 
 

@@ -6,7 +6,7 @@ from typing import Optional
 
 from omegaconf import DictConfig
 
-from pet_fairseq.checkpoints.backbone import MERGE_FIRST
+from pet_fairseq.checkpoints.backbone import MERGE_FIRST, can_be_merged
 from pet_fairseq.checkpoints.dictionaries import first_folder, own_data
 from pet_fairseq.checkpoints.loading import check_own_data, load_task
 from pet_fairseq.checkpoints.model_files import find_model_files
@@ -34,7 +34,7 @@ ONLY_FOR = {
     "segmentation": ("huggingface", "onnx", "marian"),
 }
 # forms that hold the tokenizer as other software wants it
-WITH_TOKENIZER: dict[str, Callable[..., None]] = {
+WITH_TOKENIZER: dict[str, Callable[..., Optional[str]]] = {
     "huggingface": write_huggingface,
     "onnx": write_onnx,
     "marian": write_marian,
@@ -48,7 +48,7 @@ def export(
     out: Path,
     backbone_path: Optional[str] = None,
     **options,
-) -> None:
+) -> Optional[str]:
     """Write a folder with a model, in which no layers share parameters, and what its text needs.
 
     Args:
@@ -59,6 +59,8 @@ def export(
         Runtime, "marian" for Marian and Bergamot; backbone_path: of the model with low-rank
         updates, None for the one that the checkpoint names; options: those of ONLY_FOR, None where
         they are not given.
+    Returns:
+        what the folder lacks for other software, None if nothing.
     Raises:
         UserError: names the option or file and the reason.
     """
@@ -71,23 +73,22 @@ def export(
     if not data:
         data = own_data(cfg.task.data, checkpoint)
         check_own_data(data, checkpoint, "CHECKPOINT")
-    can_be_merged = hasattr(model_class(cfg.model), "merge")
-    if can_be_merged and to != "fairseq":
+    holds_changes = can_be_merged(model_class(cfg.model))
+    if holds_changes and to != "fairseq":
         raise UserError(
             f"--to {to}: CHECKPOINT {checkpoint} holds changes of a model; {MERGE_FIRST}"
         )
-    if backbone_path and not can_be_merged:
+    if backbone_path and not holds_changes:
         raise UserError(
             f"--backbone-path {backbone_path}: CHECKPOINT {checkpoint} has no low-rank updates; "
             "leave it out"
         )
     with atomic_folder(out) as folder:
-        if can_be_merged:
+        if holds_changes:
             write_merged(checkpoint, data, folder, backbone_path)
-            return
+            return None
         if to in WITH_TOKENIZER:
-            WITH_TOKENIZER[to](checkpoint, data, folder, **given)
-            return
+            return WITH_TOKENIZER[to](checkpoint, data, folder, **given)
         if to == "ctranslate2":
             write_ctranslate2(checkpoint, data, folder, **given)
         else:
@@ -95,6 +96,7 @@ def export(
         add_text_files(checkpoint, cfg, data, folder, with_languages=to != "fairseq")
         if to == "ctranslate2":
             write_script(folder, find_file(SUBWORD_FILES, [folder]), cfg.model)
+    return None
 
 
 def check_options(to: str, given: dict) -> None:

@@ -7,7 +7,6 @@ first step and for all others: an empty cache makes a step the first one.
 
 import importlib.util
 import shutil
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Optional
@@ -44,7 +43,6 @@ from pet_fairseq.predict.batches import MAX_LENGTH
 from pet_fairseq.predict.onnx_model import DECODER, ENCODER, GRAPHS, MISSING, QUANTIZED
 from pet_fairseq.predict.text import bpe_options
 
-NOT_FOR_TEXT = "not for raw text in transformers.js"
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 TO = "--to onnx"
 # options of models whose decoders lack what the graph needs
@@ -64,12 +62,15 @@ def write_onnx(
     folder: Path,
     precision: str = "fp32",
     segmentation: Optional[str] = None,
-) -> None:
+) -> Optional[str]:
     """Write the encoder's and the decoder's graph, and what turns text into words.
 
     Args:
         checkpoint: a translation model. data: fairseq-preprocess's folder. precision: fp32 or int8.
         segmentation: the subword model; None for the one that `translate` would find.
+    Returns:
+        why there is no tokenizer.json, without which other software reads no raw text; None if
+        there is one.
     Raises:
         UserError: names the option or file and the reason.
     """
@@ -90,9 +91,15 @@ def write_onnx(
     config = config_of(cfg.model, model, task, decoder)
     check_equal(model.eval(), encoder, decoder, config, f"CHECKPOINT {checkpoint}: {TO}")
     config[JS_OPTIONS] = {"dtype": "q8" if rounds else "fp32"}
-    first = write_words(folder, config, task, file)
+    tokenizer, lacks = None, None
+    try:
+        tokenizer = tokenizer_of(config, (words.symbols, task.target_dictionary.symbols), file)
+    except NoTokenizerError as reason:
+        lacks = f"not for raw text in transformers.js: {reason}"
+    first = write_words(folder, config, task, file, tokenizer)
     numbered = NumberedEncoder(encoder, first, len(words), words.unk())
     write_graphs(folder / GRAPHS, numbered, decoder, rounds)
+    return lacks
 
 
 def check_graphs(options: Any, path: str) -> None:
@@ -186,20 +193,19 @@ def empty_cache(decoder: Decoder, batch: int) -> list[Tensor]:
 
 
 def write_words(
-    folder: Path, config: dict[str, Any], task: TranslationTask, segmentation: str
+    folder: Path,
+    config: dict[str, Any],
+    task: TranslationTask,
+    segmentation: str,
+    tokenizer: Optional[TokenizerJson],
 ) -> int:
     """Write the configuration, the numbers of all words, and the subword model.
 
     Returns:
         the number of the first word of the source: 0, or behind the target's words where other
         software numbers all words together (`tokenizer_json`).
-    Raises:
-        UserError: there is no such file.
     """
     sources, targets = task.source_dictionary.symbols, task.target_dictionary.symbols
-    if segmentation and not Path(segmentation).is_file():
-        raise UserError(f"--segmentation {segmentation}: no such file")
-    tokenizer = tokenizer_of(config, (sources, targets), segmentation)
     first = 0 if tokenizer is None else tokenizer.words.first
     if tokenizer is not None:
         tokenizer.write(folder)
@@ -231,20 +237,21 @@ def write_words(
 
 def tokenizer_of(
     config: dict[str, Any], dictionaries: tuple[list[str], list[str]], segmentation: str
-) -> Optional[TokenizerJson]:
-    """The tokenizer.json, None where there can be none, which one line says.
+) -> TokenizerJson:
+    """The tokenizer.json.
 
     Args:
         segmentation: the subword model, "" for none.
+    Raises:
+        NoTokenizerError: there can be none.
+        UserError: there is no such file.
     """
-    try:
-        if not segmentation or bpe_options(segmentation)["_name"] == "subword_nmt":
-            raise NoTokenizerError("neither SentencePiece nor a tokenizer.json segments its words")
-        around = (config["source_prefix"], config["source_end"])
-        return make_tokenizer(Path(segmentation), dictionaries, around, config["decoder_start"])
-    except NoTokenizerError as reason:
-        print(f"{NOT_FOR_TEXT}: {reason}", file=sys.stderr)
-        return None
+    if segmentation and not Path(segmentation).is_file():
+        raise UserError(f"--segmentation {segmentation}: no such file")
+    if not segmentation or bpe_options(segmentation)["_name"] == "subword_nmt":
+        raise NoTokenizerError("neither SentencePiece nor a tokenizer.json segments its words")
+    around = (config["source_prefix"], config["source_end"])
+    return make_tokenizer(Path(segmentation), dictionaries, around, config["decoder_start"])
 
 
 def write_graphs(folder: Path, encoder: NumberedEncoder, decoder: Decoder, rounds: bool) -> None:

@@ -16,6 +16,7 @@ from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
     SIDES,
     around_data,
+    around_engine,
     find_subword_model,
     read_languages,
 )
@@ -219,7 +220,7 @@ def open_ctranslate2(folder: Path, args: Namespace, text_options: list[str]) -> 
     """
     refuse_options(args, ("ratio", "backbone_path"), "a model in CTranslate2 has no plugins")
     check_tokens(folder)
-    folders = around_data(folder)
+    folders = around_engine(folder)
     if args.data:
         folders = [*around_data(Path(args.data)), *folders]
     languages = _languages(folder, args.data)

@@ -13,6 +13,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 from torch import nn
 
+from pet_fairseq.checkpoints.backbone import can_be_merged
 from pet_fairseq.checkpoints.loading import build_from_state
 from pet_fairseq.checkpoints.model_files import find_model_files
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -85,7 +86,7 @@ def build_to_answer(
 ) -> tuple[nn.Module, FairseqTask]:
     """As `build_from_state`; a model with `merge` is merged, not computed anew for every batch."""
     model, task = build_from_state(state, paths, option, data, **options)
-    return model.merge() if hasattr(model, "merge") else model, task
+    return model.merge() if can_be_merged(type(model)) else model, task
 
 
 def choose_precision(device: str, precision: str) -> tuple[str, Optional[torch.dtype]]:

@@ -89,11 +89,15 @@ def locked(folder: Path) -> Iterator[FolderLock]:
         UserError: another process has it, or nothing can be written there.
     """
     check_folder(folder, "folder")
-    busy = (
-        f"{folder}: another run, or a command that it started, is at work there; wait for it or "
-        f"end it{who_works(folder / LOCK)}"
-    )
-    with locked_file(folder / LOCK, busy) as file:
+    file_of_lock = folder / LOCK
+
+    def busy() -> str:
+        return (
+            f"{folder}: another run, or a command that it started, is at work there; wait for it "
+            f"or end it{who_works(file_of_lock)}"
+        )
+
+    with locked_file(file_of_lock, busy) as file:
         lock = FolderLock(file.fileno())
         lock.note(os.getpid(), [Path(sys.argv[0]).name, *sys.argv[1:]])
         yield lock

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.runner.record import differences, make_record, read_record, write_record
-from pet_fairseq.runner.stage import Kind, Stage
+from pet_fairseq.runner.stage import Kind, Stage, without_options
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def find_state(stage: Stage, options: RunOptions) -> State:
     if before is None:
         return _find_state_without_record(stage, options)
     now = make_record(stage, options.places, before.finished)
-    changes = differences(before, now, dict(stage.renamed))
+    asked = replace(before, command=without_options(before.command, stage.free))
+    changes = differences(asked, now, dict(stage.renamed))
     something_to_lose = stage.product.exists() or stage.checkpoints()
     if changes and something_to_lose and not options.again:
         raise UserError(

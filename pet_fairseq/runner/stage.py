@@ -63,7 +63,8 @@ class Stage:
         growth: bytes of memory, at most, that a training takes later than in its first updates.
         renamed: options of the command by which older records may name others: pairs of the old
             name and the present one, "" for the words before the first option.
-        free: options whose values do not change the product; records leave them out.
+        free: options whose values do not change the product, beside the inputs' content; records
+            leave them out, or have them from an older version.
     """
 
     name: str

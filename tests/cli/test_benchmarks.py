@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run, write_text
 from tests.export.translators import make, sentence_pieces
+from tests.packages import need
 from tests.predict.made import make_classifier
 
 SCRIPTS = REPO / "scripts/benchmarks"
@@ -74,8 +75,7 @@ def test_decoding_of_a_checkpoint_without_data(tmp_path):
 @pytest.mark.slow
 def test_engines(tmp_path):
     """One model in three engines: a row for each, batch size and beam; the same translations."""
-    for package in ("ctranslate2", "transformers"):
-        pytest.importorskip(package)
+    need("ctranslate2", "transformers")
     made = make(tmp_path / "data", "marian_student", sentence_pieces, share_all_embeddings=True)
     models = {"fairseq": made.checkpoint}
     for engine in ("ctranslate2", "huggingface"):
@@ -93,8 +93,7 @@ def test_engines(tmp_path):
 
 def test_pronunciations(tmp_path):
     """A student in CTranslate2 beside a g2p-en that says the same of every word."""
-    for package in ("ctranslate2", "rapidfuzz"):
-        pytest.importorskip(package)
+    need("ctranslate2", "rapidfuzz")
     made = make(tmp_path / "data", "transformer", lambda folder: ["a", "b", "c"])
     options = ("--data", made.data, "--to", "ctranslate2", "--out", tmp_path / "engine")
     run("pet-fairseq", "export", made.checkpoint, *options)

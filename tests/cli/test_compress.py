@@ -179,6 +179,7 @@ def test_megabytes_count_embeddings(build, teacher):
 def test_a_gpu(build):
     training = build(device=Device("cuda"))["training"]
     assert "--cpu" not in training.command
+    assert not training.growth and build()["training"].growth  # of the teacher's features
     assert training.option("--max-tokens") == "8192"
     halved = build(device=Device("cuda"), max_tokens=4096)["training"]
     assert halved.option("--max-tokens") == "4096" and halved.option("--update-freq") == "2"

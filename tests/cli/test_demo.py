@@ -12,6 +12,7 @@ from pet_fairseq.demo.corpus import SIDES, write_corpus
 from pet_fairseq.quantisation.packing import unpack_model
 from tests.cli.processes import REPO, refusal, run
 from tests.cli.shell import sh
+from tests.packages import need
 
 MAKE, DEMO = "scripts/demo_teacher.sh", "scripts/demo.sh"
 FORMS = ("ctranslate2", "huggingface", "onnx")
@@ -56,8 +57,7 @@ def test_make_demo_runs_the_script(given, options):
 @pytest.mark.slow
 def test_the_demo(tmp_path):
     """All of it on little text: the student in all forms, ten sentences, the page's address."""
-    for package in ("ctranslate2", "transformers", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package)
+    need("ctranslate2", "transformers", "onnxscript", "onnxruntime")
     out = tmp_path / "out"
     sizes = {"train": 200, "valid": 20, "test": 30}
     write_corpus(out / "text", sizes, 300)  # in place of all sentences

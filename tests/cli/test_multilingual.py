@@ -1,6 +1,7 @@
 """From a real training of several language pairs to a bilingual student, as users type it."""
 
 import re
+import shutil
 
 import pytest
 
@@ -262,3 +263,25 @@ def test_a_student_of_the_teachers_translations(multilingual, raw, tmp_path):
     assert held_out and set(held_out) <= set(translated)
     sources = (out / "corpus_text/source.txt").read_text().splitlines()
     assert set(sources) <= set((raw / "train.en").read_text().splitlines())
+
+
+@pytest.mark.slow
+def test_a_folder_that_goes_on_at_another_place(multilingual, raw, tmp_path):
+    """As on another machine: the folder and the teacher are copied, and what is there stays."""
+    pytest.importorskip("ctranslate2")
+    here, there = tmp_path / "here", tmp_path / "there"
+    given = ("--text", raw / "train.en", "--vocabulary", "trim", *COMPRESSED)
+    pair = ("--source-lang", "en", "--target-lang", "de")
+
+    def compress(place) -> str:
+        words = ("pet-fairseq", "compress", place / "teacher.pt", *pair, *given)
+        return run(*words, "--out", place / "out").output
+
+    here.mkdir()
+    shutil.copy(multilingual, here / "teacher.pt")
+    before = compress(here).splitlines()[-2]
+    shutil.copytree(here, there, symlinks=True)
+    shutil.rmtree(here)
+    lines = compress(there).splitlines()
+    started = [line for line in lines if line.startswith("== ") and "done" not in line]
+    assert started == ["== report"] and lines[-2] == before

@@ -7,6 +7,7 @@ import torch
 
 from pet_fairseq.selfcp.task import load_selfcp
 from tests.cli.processes import REPO, WITHOUT_DROPOUT, refusal, run
+from tests.packages import need
 from tests.selfcp.test_choose import folder  # noqa: F401  fixture
 
 USER = ("--user-dir", REPO / "pet_fairseq")
@@ -127,8 +128,7 @@ def test_memory_map_without_a_gpu(tmp_path):
 @pytest.mark.slow
 def test_a_language_model_of_hugging_face(tmp_path):
     """From its files to answers as text and to the likeliest of several, in its chat template."""
-    for name in ("safetensors", "tokenizers"):
-        pytest.importorskip(name)
+    need("safetensors", "tokenizers")
     from tests.huggingface.llama import byte_level_tokenizer, write_llama
 
     write_llama(tmp_path / "hf", max_position_embeddings=200)

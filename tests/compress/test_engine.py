@@ -28,6 +28,7 @@ from pet_fairseq.export.export import export
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.predict.ctranslate2 import load_engine, read_vocabularies
+from tests.cli.processes import refusal
 from tests.predict.made import save_with_task
 from tests.translation import make_model, make_task
 
@@ -304,6 +305,18 @@ def test_raw_text_without_a_file(exported, tmp_path):
     assert [reads.pieces(line) for line in read(text)] == read(text)
 
 
+def test_a_subword_model_in_a_neighbouring_folder(in_pieces, tmp_path):
+    """It may be another model's; that of the folder above is taken."""
+    folder, _ = in_pieces
+    (folder / "spm.model").unlink()
+    (tmp_path / "text").mkdir()
+    beside = (tmp_path / "spm.model").rename(tmp_path / "text/spm.model")
+    assert subword_files(folder) == {}
+    assert "--bpe: " in refusal("translate", folder, "--device", "cpu")
+    above = beside.rename(tmp_path / "spm.model")
+    assert subword_files(folder) == {"spm.model": above}
+
+
 # --- text for the student -------------------------------------------------------------------------
 
 
@@ -338,9 +351,6 @@ def test_a_vocabulary_of_its_own(in_pieces, tmp_path):
             UserError, match=f"--vocabulary {number}: the training sentences {line}"
         ):
             train_vocabulary(taken, sets, number, tmp_path / "none")
-    empty = write(tmp_path / "empty", [])
-    with pytest.raises(UserError, match="--text: nothing is left of it to learn from; corpus"):
-        train_vocabulary(taken, {"train": [TextPair(empty, empty)]}, 30, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 

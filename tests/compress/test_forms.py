@@ -19,6 +19,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
 from tests.cli.processes import in_process
 from tests.export.translators import PRE_NORM, TEXTS, TIED, bpe_pieces, make, sentence_pieces
+from tests.packages import ONNX, need
 
 REFERENCES = [f"the cat {i}" for i in range(len(TEXTS))]
 PET = {**PRE_NORM, **TIED, "decoder_layers": 4, "encoder_layers": 4}
@@ -27,8 +28,7 @@ PET = {**PRE_NORM, **TIED, "decoder_layers": 4, "encoder_layers": 4}
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     """A PET student in two forms, compared on a few texts, of which one is empty."""
-    for package in ("ctranslate2", "onnx", "onnxruntime", "onnxscript"):
-        pytest.importorskip(package)
+    need("ctranslate2", *ONNX)
     folder = tmp_path_factory.mktemp("forms")
     made = make(folder / "model", "pet_transformer", sentence_pieces, **PET)
     forms = {form: folder / form for form in ("ctranslate2", "onnx", "fairseq")}

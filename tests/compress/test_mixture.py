@@ -8,9 +8,9 @@ import pytest
 
 from pet_fairseq.compress.mixture import mixture_folders, write_mixture
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.bad_lines import BadLines
-from pet_fairseq.predict.corpus.shards import ShardRecord, side_path, write_shard_record
+from pet_fairseq.predict.corpus.shards import side_path
 from tests.cli.processes import preprocess, write_text
+from tests.compress.lines import write_shards
 from tests.translation import load_task, save_model
 
 SIZES = {"train": 30, "valid": 5, "test": 4}
@@ -37,18 +37,6 @@ SIDES = (("src", "de"), ("tgt", "en"))
 def teacher(made, tmp_path):
     save_model(tmp_path / "teacher.pt", load_task(made / "bin"))
     return tmp_path / "teacher.pt"
-
-
-def write_shards(folder, shards):
-    """What translate-corpus leaves of these lists of pairs."""
-    folder.mkdir()
-    for number, pairs in enumerate(shards):
-        for side, name in enumerate(("source", "target")):
-            text = "".join(f"{pair[side]}\n" for pair in pairs)
-            side_path(folder, number, name).write_text(text)
-        last = number == len(shards) - 1
-        write_shard_record(folder, number, ShardRecord(len(pairs), 0.1, last, BadLines()))
-    return folder
 
 
 def read(folder, subset, epoch=1):

@@ -20,7 +20,7 @@ from pet_fairseq.compress.teacher_text import open_teacher
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.shared_options import Search
 from pet_fairseq.results.sacrebleu_sets import named_set, pair_of
-from pet_fairseq.runner.record import digest, make_record
+from pet_fairseq.runner.record import differences, make_record
 from pet_fairseq.runner.stage import PRODUCT, Stage, without_options
 from tests.compress.lines import read_lines, write_lines
 from tests.export.translators import make, sentence_pieces
@@ -189,6 +189,32 @@ def test_an_untrained_student_is_tried_in_its_forms_once(made, teacher, tmp_path
     assert tried == [("onnx",)] * 2
 
 
+@pytest.mark.parametrize("vocabulary, tried", [("trim", [("onnx",)]), ("30", [])])
+def test_forms_of_fewer_words_are_tried_before_text_is_translated(
+    vocabulary, tried, made, teacher, tmp_path, monkeypatch
+):
+    """Not those of a number of pieces; and megabytes that all pieces exceed are not refused yet."""
+    said = []
+    monkeypatch.setattr(plan, "check_forms", lambda forms, *_: said.append(forms))
+    begun = []
+
+    def finish(args, given, todo):
+        begun.extend(stage.name for stage in todo[0])
+        return None if begun else todo[1]
+
+    monkeypatch.setattr(preparation, "finish", finish)
+    words = [str(teacher), "--text", str(made / "raw/train.de"), "--vocabulary", vocabulary]
+    options = ["--to", "onnx", "--device", "cpu", "--out", str(tmp_path / "out")]
+    args = COMPRESS.parse([*words, *options])
+    args.size = Size(megabytes=0.001)
+    assert preparation.prepare(args, read_given(args, args.out)) is None
+    assert "translate-text" in begun and said == tried
+    args.vocabulary = "keep"
+    begun.clear()
+    with pytest.raises(UserError, match=r"--megabytes 0\.001: the nearest student of this method"):
+        preparation.prepare(args, read_given(args, args.out))
+
+
 def test_a_checkpoint_with_its_data_needs_nothing(made, teacher, tmp_path):
     given = Given(teacher, tmp_path / "out", made / "bin")
     assert teacher_stages(given) == ((), teacher)
@@ -254,8 +280,9 @@ def test_another_subword_model_is_another_input(tmp_path):
     raw = Given(teacher, tmp_path / "out", pairs=dict.fromkeys(("train", "valid", "test"), pair))
     beside = Given(teacher, tmp_path / "out", Path(model.data), pairs={"test": pair})
     for (pieces, _), _ in (data_stages(raw, teacher), raw_test_stages(beside, teacher)):
-        before = make_record(pieces, {}, True).inputs
-        assert before[str(file)] == digest(file)
+        before = make_record(pieces, {}, True)
+        file.write_bytes(file.read_bytes() + b"\n")
+        assert differences(before, make_record(pieces, {}, True)) == [f"{file} has changed"]
 
 
 def test_a_test_set_that_sacrebleu_knows(made, teacher, tmp_path, monkeypatch):
@@ -297,7 +324,7 @@ def test_text_beside_data(made, teacher, tmp_path):
 
 
 def test_how_text_is_translated(made, teacher, tmp_path):
-    """As translate-corpus is told; in how many processes is no part of the record."""
+    """As translate-corpus is told; where and in how many processes is no part of the record."""
     drawn = Search(nbest=3, sampling=True, sampling_topp=0.9, temperature=0.7)
     text = (made / "raw/train.de",)
     given = Given(teacher, tmp_path / "out", made / "bin", text=text)
@@ -313,8 +340,8 @@ def test_how_text_is_translated(made, teacher, tmp_path):
         words_of_stage = stage.words()
         start = words_of_stage.index("--device") + 2
         assert words_of_stage[start:] == [*words, "--jobs", str(jobs)]
-        assert "--jobs" not in without_options(words_of_stage, stage.free)
-        assert without_options(words_of_stage, stage.free) == words_of_stage[:-2]
+        recorded = without_options(words_of_stage, stage.free)
+        assert recorded == [*words_of_stage[: start - 2], *words]
     with pytest.raises(UserError, match=r"^--sampling-topk: is for --sampling"):
         check_given(replace(given, search=Search(sampling_topk=3)))
     with pytest.raises(UserError, match=r"^--beam: is for --text; give that too"):

@@ -18,7 +18,7 @@ from pet_fairseq.compress.raw_text import (
     write_pieces,
 )
 from pet_fairseq.errors import UserError
-from tests.compress.lines import read_lines, write_lines
+from tests.compress.lines import read_lines, write_lines, write_shards
 
 SETS = ("train", "valid", "test")
 
@@ -141,7 +141,7 @@ def test_sides_of_different_lengths(made, teacher, tmp_path):
 def test_no_pair_that_can_be_used(made, teacher, tmp_path):
     files = [write_lines(tmp_path / "s", ["", " "]), write_lines(tmp_path / "t", ["a", "b"])]
     with pytest.raises(
-        UserError, match=rf"--train-pair {files[0]}: has no pair for train: 2 empty"
+        UserError, match=rf"^{files[0]}: has no pair for train: 2 empty; give more text, or --tra"
     ):
         write_pieces(teacher, {split: [TextPair(*files)] for split in SETS}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -161,17 +161,21 @@ def test_a_carriage_return_within_a_line_is_a_space(tmp_path):
 
 def test_a_line_break_in_a_translation_is_a_space(tmp_path, monkeypatch):
     """Byte-level subwords can spell one."""
-    for number, lines in enumerate([("a b\n", "c Ċ d\n"), ("e\n", "Ċ\n")]):
-        for side, line in zip((SOURCE, TARGET), lines):
-            (tmp_path / f"{number}.{side}").write_text(line)
-    shards = [tuple(tmp_path / f"{n}.{side}" for side in (SOURCE, TARGET)) for n in range(2)]
+    shards = write_shards(tmp_path / "corpus", [[("a b", "c Ċ d")], [("e", "Ċ")]])
     text = SimpleNamespace(decode=lambda line: line.replace(" ", "").replace("Ċ", "\n"))
     teacher = SimpleNamespace(segmenter=lambda: SimpleNamespace(source=text, target=text))
     monkeypatch.setattr(raw_text, "open_teacher", lambda path: teacher)
-    monkeypatch.setattr(raw_text, "complete_shards", lambda folder: shards)
-    write_corpus_text(tmp_path, tmp_path, tmp_path / "text")
+    write_corpus_text(tmp_path, shards, tmp_path / "text")
     assert (tmp_path / "text" / SOURCE).read_text() == "ab\ne\n"
     assert (tmp_path / "text" / TARGET).read_text() == "c d\n \n"
+
+
+def test_text_of_which_nothing_is_left(teacher, tmp_path):
+    shards = write_shards(tmp_path / "corpus", [[], []])
+    message = f"^--text: 0 pairs came of it, too few to train on; the files in {shards} count what"
+    with pytest.raises(UserError, match=message):
+        write_corpus_text(teacher, shards, tmp_path / "text")
+    assert not (tmp_path / "text").exists()
 
 
 def test_broken_bytes_are_counted(made, teacher, tmp_path, capsys):

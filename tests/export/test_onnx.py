@@ -18,10 +18,10 @@ from pet_fairseq.environment import version_numbers
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.onnx import TORCH
 from tests.cli.processes import in_process, refusal
+from tests.packages import ONNX, need
 from tests.translation import WORDS, make_model, make_task, save_state
 
-for package in ("onnx", "onnxruntime", "onnxscript"):
-    pytest.importorskip(package)
+need(*ONNX)
 if version_numbers(torch.__version__) < TORCH:
     pytest.skip("torch is too old to export to ONNX", allow_module_level=True)
 
@@ -66,7 +66,8 @@ class Exported:
         self.path = folder / "model.pt"
         save_state(self.path, self.model, args, {**vars(self.task.cfg), "_name": "translation"})
         self.out = folder / "onnx"
-        export(str(self.path), str(folder / "data"), "onnx", self.out, precision=precision)
+        rest = ("onnx", self.out)
+        self.lacks = export(str(self.path), str(folder / "data"), *rest, precision=precision)
 
     def expected(self, search, sources=SOURCES):
         """What the fast search finds, as words."""
@@ -392,11 +393,13 @@ def test_a_missing_tokenizer(tmp_path):
 
 
 @pytest.mark.slow
-def test_no_tokenizer_json_without_sentencepiece(tmp_path, capsys):
+def test_no_tokenizer_json_without_sentencepiece(tmp_path):
     one = Exported(tmp_path, *MODELS["plain"])
     assert not (one.out / "tokenizer.json").exists()
     reason = "not for raw text in transformers.js: neither SentencePiece nor a tokenizer.json"
-    assert reason in capsys.readouterr().err
+    assert one.lacks == f"{reason} segments its words"
+    words = ("--data", tmp_path / "data", "--to", "onnx", "--out", tmp_path / "two")
+    assert f"{reason} segments its words\n" in in_process("export", one.path, *words).output
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-for package in ("onnx", "onnxruntime", "onnxscript"):
-    pytest.importorskip(package)
+from tests.packages import ONNX, need
+
+need(*ONNX)
 
 import onnx  # noqa: E402
 import onnxruntime  # noqa: E402

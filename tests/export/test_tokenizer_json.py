@@ -26,6 +26,7 @@ tokenizers = pytest.importorskip("tokenizers")
 from pet_fairseq.export.export import export  # noqa: E402
 from tests.cli.processes import in_process  # noqa: E402
 from tests.export.translators import PRE_NORM, json_pieces, make  # noqa: E402
+from tests.packages import ONNX, need  # noqa: E402
 
 SENTENCES = [side for pair in read_pairs() for side in pair]
 ODD = [
@@ -226,8 +227,7 @@ def test_pieces_taken_out(tmp_path):
 @pytest.mark.parametrize("kind", ["bpe", "bytes"])
 def test_a_folder_with_a_tokenizer_json(kind, tmp_path):
     """It translates as the checkpoint, by the file that other software reads, too."""
-    for package in ("onnx", "onnxruntime", "onnxscript"):
-        pytest.importorskip(package)
+    need(*ONNX)
     pieces = partial(json_pieces, texts=SENTENCES[:5_000], kind=kind, size=600)
     made = make(tmp_path / "model", "transformer", pieces, **PRE_NORM, share_all_embeddings=True)
     export(made.checkpoint, made.data, "onnx", tmp_path / "onnx")
@@ -244,8 +244,7 @@ def test_a_folder_with_a_tokenizer_json(kind, tmp_path):
 @pytest.mark.slow
 def test_two_dictionaries_in_python(tmp_path):
     """The folder, whose numbers of the source begin behind the target's, translates as before."""
-    for package in ("onnx", "onnxruntime", "onnxscript"):
-        pytest.importorskip(package)
+    need(*ONNX)
 
     def pieces_in(folder):
         pieces = train(folder / "spm.model")
@@ -314,8 +313,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_transformers_js_translates_raw_text(name, tmp_path, transformers_js):
     """The same lines as `pet-fairseq translate`, by greedy search, and the same pieces."""
-    for package in ("onnx", "onnxruntime", "onnxscript"):
-        pytest.importorskip(package)
+    need(*ONNX)
     kind, arch, options, before = MODELS[name]
     separate = "share_all_embeddings" not in options
     options = {"pieces": partial(pieces_in, kind), "separate": separate, **PRE_NORM, **options}

@@ -158,3 +158,12 @@ def test_long_commands_are_shortened(tmp_path):
         os.ftruncate(held.handle, 0)
         held.note(os.getpid(), ["fairseq-train", "x" * 999])
         assert refusal(tmp_path).endswith(" fairseq-train " + "x" * 136 + "...)")
+
+
+def test_a_free_folder_asks_for_nobody(tmp_path, monkeypatch):
+    """Of a run that was killed, the file may name hundreds of processes."""
+    with locked(tmp_path):
+        pass
+    monkeypatch.setattr(lock, "read_workers", None)
+    with locked(tmp_path):
+        pass

@@ -93,6 +93,17 @@ def test_a_renamed_option_makes_nothing_stale(folder):
         run(folder, stage(*now))
 
 
+def test_an_option_that_older_records_have_and_newer_ones_leave_out(folder):
+    script = f"echo x >>{folder}/count; touch $0"
+    run(folder, shell("x", script, folder / "runs/x", options=("--device", "cuda", "--beam", "5")))
+    for device in ("cuda", "cpu"):
+        words = ("--device", device, "--beam", "5")
+        run(folder, shell("x", script, folder / "runs/x", options=words, free=("--device",)))
+    assert times_run(folder) == 1
+    with pytest.raises(UserError, match=r"made otherwise \(--device cpu, before cuda\)"):
+        run(folder, shell("x", script, folder / "runs/x", options=words))
+
+
 def test_an_input_made_anew_makes_what_follows_stale(folder):
     first = copy(folder)
     made = folder / "runs/copy"
