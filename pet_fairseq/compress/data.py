@@ -46,7 +46,10 @@ def raw_test_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Pat
     sets = {"test": given.sets()["test"]}
     arguments = {"teacher": teacher, "sets": sets, "folder": PRODUCT, "data": words}
     pieces = Stage(
-        *(text.name, ("data",), Call(write_pieces, arguments), text),
+        text.name,
+        ("data",),
+        Call(write_pieces, arguments),
+        text,
         inputs=(teacher, *given.pairs["test"], *opened.segmenter().files),
     )
     binarise = preprocess_words(text, (task.source_lang, task.target_lang), ("test",))

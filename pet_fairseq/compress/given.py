@@ -128,7 +128,9 @@ def read_given(args: Namespace, out: Path) -> Given:
     pairs = {split: getattr(args, f"{split}_pair") for split in PAIRS}
     data, *more_data = args.data or [None]
     given = Given(
-        *(args.teacher, out, data),
+        args.teacher,
+        out,
+        data,
         languages=languages if all(languages) else None,
         pairs={split: tuple(files) for split, files in pairs.items() if files},
         vocabulary=args.vocabulary,

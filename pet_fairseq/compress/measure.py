@@ -210,7 +210,11 @@ def measure(
         for name, scores in by_sentence.items()
     }
     return Measurements(
-        *(both["teacher"], both["student"], engine, timings, BEAM),
+        both["teacher"],
+        both["student"],
+        engine,
+        timings,
+        BEAM,
         sources=test.sources,
         references=test.references,
         signature=str(scorer.metrics["BLEU"].get_signature()),

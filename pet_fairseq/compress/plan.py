@@ -156,7 +156,7 @@ def make_plan(request: Request) -> Plan:
     student = choose_student(teacher, method, request.size, form)
     test = find_test_set(request, teacher)
     style = find_style(
-        *(teacher.trained, teacher.task, request.remove_bpe, request.tokenizer), folders=folders
+        teacher.trained, teacher.task, request.remove_bpe, request.tokenizer, folders=folders
     )
     style.decoder()  # refuses an unknown tokenizer now, not after the training
     corpus = check_corpus(request.folders, teacher)
@@ -168,7 +168,13 @@ def make_plan(request: Request) -> Plan:
         check_forms(request.forms, request.data, folder_of(request.teacher), options)
     engines += [form for form in request.forms if form not in engines]
     return Plan(
-        *(request, layout, teacher, method, student, test, style),
+        request,
+        layout,
+        teacher,
+        method,
+        student,
+        test,
+        style,
         budget=choose_budget(request, method, corpus, batch, layout.timing_log),
         batch=batch,
         parts=max(len(train_sets(folder, style.languages)) for folder in request.folders),

@@ -171,7 +171,10 @@ def make_request(
     raw = given.raw_test
     source = None if raw is None else raw / TEST_SOURCE
     return Request(
-        *(teacher, data[0], given.out, args.method),
+        teacher,
+        data[0],
+        given.out,
+        args.method,
         test=given.test_name(args.test),
         reference=args.reference if raw is None else raw / REFERENCE,
         source=source if source and source.is_file() else None,  # old folders have none

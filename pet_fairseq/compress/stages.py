@@ -75,7 +75,8 @@ def test_set(plan: Plan) -> Stage:
     """The test set as text."""
     arguments = {"data": plan.test.data, "subset": plan.test.name, "style": plan.style}
     return Stage(
-        *("test-text", ("translate",)),
+        "test-text",
+        ("translate",),
         command=Call(write_set, {**arguments, "folder": PRODUCT}),
         product=plan.layout.test,
         inputs=(plan.test.data,),
@@ -111,9 +112,12 @@ def train(
     # on GPUs the teacher keeps none
     keeps_features = "--teacher-cache-mb" in settings and plan.request.device.name == "cpu"
     return Stage(
-        *(folder.name, ("train",)),
+        folder.name,
+        ("train",),
         command=fairseq_train(
-            *(plan.request.device, training_data(plan), folder),
+            plan.request.device,
+            training_data(plan),
+            folder,
             (*settings, *budget.schedule(share), *budget.validation(share), *starts),
         ),
         product=product,
@@ -127,9 +131,12 @@ def train(
 def timing(plan: Plan) -> Stage:
     """A few updates, only to see how fast they are."""
     return Stage(
-        *("timing", ("train",)),
+        "timing",
+        ("train",),
         command=fairseq_train(
-            *(plan.request.device, training_data(plan), plan.layout.timing),
+            plan.request.device,
+            training_data(plan),
+            plan.layout.timing,
             (
                 *training_options(plan, plan.method.criterion),
                 *Budget(plan.budget.per_epoch, TIMED_UPDATES).schedule(),
@@ -192,7 +199,8 @@ def export(plan: Plan, model: str, engine: str) -> Stage:
         data, folders = training_data(plan), list(plan.request.folders)
     path = checkpoint(plan, model)
     return Stage(
-        *(f"export/{model}/{engine}", ("export",)),
+        f"export/{model}/{engine}",
+        ("export",),
         command=(
             *("pet-fairseq", "export", str(path), "--data", data),
             *("--to", engine, *options),
@@ -210,9 +218,12 @@ def generate(plan: Plan, model: str, repeat: int) -> Stage:
     if model == "teacher" and not plan.teacher.fits_float16:  # in which GPUs generate otherwise
         device = replace(device, precision="fp32")
     return Stage(
-        *(f"generate/{model}.{repeat}", ("translate",)),
+        f"generate/{model}.{repeat}",
+        ("translate",),
         command=fairseq_generate(
-            *(device, plan.test.data, path),
+            device,
+            plan.test.data,
+            path,
             (
                 *(*plan.teacher.languages, "--gen-subset", plan.test.name),
                 *("--beam", str(BEAM), *plan.style.options),
@@ -242,7 +253,8 @@ def teacher_first(plan: Plan, translated: Sequence[Stage]) -> list[Stage]:
     output, layout = plan.layout.generated("teacher", 1), plan.layout
     arguments = {"translations": output, "test": layout.test, "reference": plan.request.reference}
     scores = Stage(
-        *("teacher-scores", ("translate",)),
+        "teacher-scores",
+        ("translate",),
         command=Call(describe_teacher, arguments),
         product=layout.teacher_scores,
         inputs=(output, layout.test, *filter(None, [plan.request.reference])),
@@ -271,7 +283,8 @@ def translations(plan: Plan) -> list[Stage]:
         inputs.append(in_engine.tokens)
     return [
         Stage(
-            *("speed", ("translate",)),
+            "speed",
+            ("translate",),
             command=Call(translate_exported, arguments),
             product=plan.layout.speed,
             inputs=tuple(inputs),
@@ -304,7 +317,8 @@ def forms(plan: Plan) -> list[Stage]:
     given = [file for file in (request.reference, request.source) if file is not None]
     return [
         Stage(
-            *("forms", ("translate",)),
+            "forms",
+            ("translate",),
             command=Call(compare_forms, arguments),
             product=layout.forms,
             inputs=(*folders.values(), layout.test, *given),
@@ -328,7 +342,8 @@ def report(plan: Plan) -> Stage:
     }
     given = (request.reference, request.source)
     return Stage(
-        *("report", ("report",)),
+        "report",
+        ("report",),
         command=Call(write_report, arguments),
         product=plan.layout.report,
         inputs=tuple(file for file in given if file is not None),

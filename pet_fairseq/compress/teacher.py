@@ -167,7 +167,9 @@ def read_teacher(path: Path, data: Path, more_data: tuple[Path, ...] = ()) -> Te
         # language tokens make them differ; with one length an engine holds one table of positions
         source = target = min(source, target)
     return Teacher(
-        *(path, state["cfg"], task),
+        path,
+        state["cfg"],
+        task,
         layers=(encoder, decoder),
         width=width_of(model),
         max_positions=(source, target),
@@ -195,7 +197,9 @@ def read_engine_teacher(folder: Path, data: Path) -> Teacher:
     figures = measure_engine(folder)
     shares_all = task.source_dictionary == task.target_dictionary
     return Teacher(
-        *(folder, trained, task),
+        folder,
+        trained,
+        task,
         layers=figures.layers,
         width=figures.width,
         max_positions=(POSITIONS, POSITIONS),

@@ -98,7 +98,8 @@ class StudentForm:
 STUDENT_FORMS = {
     "pre-norm": StudentForm(PRE_NORM, ("fairseq", "ctranslate2")),
     "post-norm": StudentForm(
-        *((), ("fairseq", "ctranslate2")),
+        (),
+        ("fairseq", "ctranslate2"),
         embedding_options=("--share-decoder-input-output-embed",),  # as FSMT of transformers does
     ),
     "marian": StudentForm(

@@ -93,7 +93,8 @@ class Teacher(FrozenModels):
                 return TeacherOutput(features, [output.output_layer for output in outputs])
             decoders = [model.decoder for model in models]
             joined = self.cache.lookup(
-                *(sample, at),
+                sample,
+                at,
                 lambda: torch.cat([self.run(m, net_input).features[at] for m in models], dim=-1),
             )
             features = joined.split([decoder.output_embed_dim for decoder in decoders], dim=-1)

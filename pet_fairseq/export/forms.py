@@ -173,7 +173,9 @@ def m2m_100(model: Translation) -> Form:
     return Form(
         config_of("m2m_100", "M2M100ForConditionalGeneration", model, model.target.eos(), **config),
         tensors | model.layers(),
-        *(words, words, model.lengths),
+        words,
+        words,
+        model.lengths,
     )
 
 
@@ -204,7 +206,9 @@ def fsmt(model: Translation) -> Form:
     return Form(
         config_of("fsmt", "FSMTForConditionalGeneration", model, model.target.eos(), **config),
         tensors | model.layers(),
-        *(model.source.symbols, model.target.symbols, model.lengths),
+        model.source.symbols,
+        model.target.symbols,
+        model.lengths,
     )
 
 
@@ -247,7 +251,8 @@ def marian(model: Translation) -> Form:
     size = config["max_position_embeddings"]
     tensors |= {f"model.{POSITIONS[s]}": positions(weights[POSITIONS[s]], size) for s in STACKS}
     return Form(
-        *(config, tensors | model.layers()),
+        config,
+        tensors | model.layers(),
         [model.source[i] for i in sources],
         [model.target[i] for i in targets],
         model.lengths,

@@ -267,7 +267,8 @@ def write_graphs(folder: Path, encoder: NumberedEncoder, decoder: Decoder, round
     mask = torch.ones(batch, source, dtype=torch.long)
     tokens, states = {0: "batch", 1: "source"}, torch.zeros(batch, source, width)
     graph = export_graph(
-        *(encoder, (mask.clone(), mask)),
+        encoder,
+        (mask.clone(), mask),
         {"input_ids": tokens, "attention_mask": tokens},
         ["last_hidden_state"],
     )

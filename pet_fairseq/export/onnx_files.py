@@ -195,7 +195,8 @@ def with_8_bits(model: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder, quiet():
         path = Path(folder, "model.onnx")
         quantize_dynamic(
-            *(model, path),
+            model,
+            path,
             op_types_to_quantize=["MatMul"],
             per_channel=True,
             reduce_range=True,

@@ -69,7 +69,9 @@ def load(
     text = choose_text(text_options, words, languages, folders, prog, **limits)
     predictor = make_predictor(
         model.to(device=device, dtype=dtype),
-        *(with_fast_decoding(task) if fast else task, text, PATH),
+        with_fast_decoding(task) if fast else task,
+        text,
+        PATH,
         search=Search.of(args),
         max_tokens=max_tokens,
         cut=args.long_texts == "cut",

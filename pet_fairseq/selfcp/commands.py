@@ -149,7 +149,12 @@ def _prompts(args: Namespace) -> None:
     from pet_fairseq.selfcp.vocabulary import VOCAB_SIZE
 
     summary = make_prompts(
-        *(splits, args.text, args.out, args.spm, args.vocab_size or VOCAB_SIZE, args.lm_tokens),
+        splits,
+        args.text,
+        args.out,
+        args.spm,
+        args.vocab_size or VOCAB_SIZE,
+        args.lm_tokens,
         max_bytes=int(args.max_record_mb * 1e6),
         lm_records=not args.no_lm_records,
         template=_template(args),

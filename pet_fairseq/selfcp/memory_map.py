@@ -45,7 +45,10 @@ def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> list[Segm
     words = [dictionary[i] for i in prompt.tolist()]
     query, prompt = move_batch([query, prompt], embed.weight.device)
     plan = plan_reading(
-        *([len(prompt)], cfg.window, [cfg.prompt_strategy], [cfg.memory_ratio]),
+        [len(prompt)],
+        cfg.window,
+        [cfg.prompt_strategy],
+        [cfg.memory_ratio],
         longest=cfg.segment_tokens,
     )
     (pieces,) = reader.carry_out(plan, [query], [prompt], [prompt])

@@ -94,7 +94,9 @@ class PromptReader(Compressor):
             prompts = [self.thin_out(*texts) for texts in zip(queries, prompts, ratios)]
         plan = plan_reading(
             [len(prompt) for prompt in prompts],
-            *(self.cfg.window, strategies, ratios),
+            self.cfg.window,
+            strategies,
+            ratios,
             halve_short=latter is not None,
             longest=self.cfg.segment_tokens,
         )
@@ -132,8 +134,12 @@ class PromptReader(Compressor):
         """
         cfg = self.cfg
         read, compressed = lengths_read(
-            *(prompt, cfg.window, cfg.prompt_strategy, ratio or max(prompt, 1)),
-            *(cfg.segment_tokens, ratio is None),
+            prompt,
+            cfg.window,
+            cfg.prompt_strategy,
+            ratio or max(prompt, 1),
+            cfg.segment_tokens,
+            ratio is None,
         )
         return query + max(read + after, compressed)
 
@@ -166,8 +172,13 @@ class PromptReader(Compressor):
         positions = self.inner.max_positions()
         return [
             fitting_ratio(
-                *(len(prompt), self.cfg.window, strategy, ratio),
-                *(positions - others, positions - len(query), self.cfg.segment_tokens),
+                len(prompt),
+                self.cfg.window,
+                strategy,
+                ratio,
+                positions - others,
+                positions - len(query),
+                self.cfg.segment_tokens,
                 halve_short=halve_short,
             )
             for ratio, strategy, query, prompt, others in zip(

@@ -160,8 +160,14 @@ class Plugin(nn.Module):
         else:
             down_group, down_member = self.down.weight.chunk(2, dim=1)
             outputs = decompress(
-                *(group_output, members, down_group, down_member, self.down.bias),
-                *(self.up.weight, self.up.bias, self.activation),
+                group_output,
+                members,
+                down_group,
+                down_member,
+                self.down.bias,
+                self.up.weight,
+                self.up.bias,
+                self.activation,
             )
         return outputs.flatten(0, 1)[:time]
 

@@ -296,8 +296,13 @@ def main() -> None:
         raise UserError(f"--teacher {args.teacher}: no finished run of it in {args.runs}")
     check_folder(args.out / "cells", "--out")
     choices = Choices(
-        *(args.data, args.reference, args.remove_bpe, args.tokenizer),
-        *(args.beam, args.threads, args.rounds),
+        args.data,
+        args.reference,
+        args.remove_bpe,
+        args.tokenizer,
+        args.beam,
+        args.threads,
+        args.rounds,
     )
     rows = []
     with tempfile.TemporaryDirectory() as work:

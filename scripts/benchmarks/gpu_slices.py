@@ -102,8 +102,13 @@ def _multi30k(args: argparse.Namespace) -> Iterable[Slice]:
         data = folder / "data"
         prepare = ("env", f"OUT={data}", "bash", str(ROOT / "examples/multi30k/prepare.sh"))
         yield Slice(
-            *("multi30k-data", "Multi30k, data", 2.5, (*prepare, str(args.multi30k)), data / "bin"),
-            *(None, (args.multi30k,)),
+            "multi30k-data",
+            "Multi30k, data",
+            2.5,
+            (*prepare, str(args.multi30k)),
+            data / "bin",
+            None,
+            (args.multi30k,),
         )
         recipe += ["multi30k", "--size", "full_fast", "--data", str(data)]
         inputs = (data / "bin",)

@@ -82,7 +82,10 @@ def build(args: argparse.Namespace, place: Place, data_set: Settings) -> Pipelin
     data = place.data or place.base / place.name / "data" / "bin"
     runs = place.runs or place.base / place.name / "selfcp"
     setup = Setup(
-        *(data, runs, settings, choose_score(settings)),
+        data,
+        runs,
+        settings,
+        choose_score(settings),
         make_device(args.device, args.precision),
         own_backbone=args.backbone,
         lm_from=args.lm_from,

@@ -69,7 +69,9 @@ def by_rouge(options: Options) -> Evaluate:
             f"{name}/validate",
             (reading.row,),
             command=fairseq_validate(
-                *(setup.device, setup.data, reading.checkpoint),
+                setup.device,
+                setup.data,
+                reading.checkpoint,
                 (*model, "--valid-subset", "test", "--max-tokens", "8000"),
             ),
             product=log,

@@ -18,7 +18,7 @@ def backbone(setup: Setup) -> Stage:
     """The stage that trains the language model, or takes a given one."""
     if setup.own_backbone is not None:
         return use_checkpoint(
-            *("backbone", "backbone", setup.own_backbone, setup.backbone, setup.runs)
+            "backbone", "backbone", setup.own_backbone, setup.backbone, setup.runs
         )
     starts = () if setup.lm_from is None else (setup.lm_from,)
     start = tuple(word for path in starts for word in ("--finetune-from-model", str(path)))

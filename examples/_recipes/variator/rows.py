@@ -61,8 +61,11 @@ def pretrained(setup: Setup) -> list[Stage]:
     if setup.own_pretrained is not None:
         return [
             use_checkpoint(
-                *("pretrained", "pretrained"),
-                *(setup.own_pretrained, setup.best("pretrained"), setup.runs),
+                "pretrained",
+                "pretrained",
+                setup.own_pretrained,
+                setup.best("pretrained"),
+                setup.runs,
             )
         ]
     if setup.raw is None:
@@ -130,7 +133,10 @@ def distil_raw(setup: Setup, kind: str, row: str, arch: str, options: Options) -
         return use_checkpoint(folder, row, theirs, setup.best(folder), setup.runs)
     assert setup.raw is not None, "rows that need raw text are refused without it"
     return train(
-        *(setup, folder, row, setup.raw),
+        setup,
+        folder,
+        row,
+        setup.raw,
         (
             *(*setup.settings.raw_task, "--arch", arch),
             *("--backbone-path", str(setup.best("pretrained"))),
@@ -166,13 +172,17 @@ def adapt(setup: Setup, row: str, options: Options, start: Optional[Path] = None
     if start is not None:
         options += ("--finetune-from-model", str(start))
     return train(
-        *(setup, row, row, setup.data),
+        setup,
+        row,
+        row,
+        setup.data,
         (
             *(*settings.task, "--arch", "variator", "--backbone-path", str(setup.best("backbone"))),
             *settings.plugin_options,
             *("--criterion", "variator_distillation", *settings.schedule("plugins_task"), *options),
         ),
-        *(setup.best("backbone"), *starts),
+        setup.best("backbone"),
+        *starts,
     )
 
 
@@ -235,13 +245,17 @@ def distil_task(
     starts = () if start is None else (start,)
     more = () if start is None else ("--finetune-from-model", str(start))
     return train(
-        *(setup, row, row, setup.data),
+        setup,
+        row,
+        row,
+        setup.data,
         (
             *(*settings.task, "--arch", arch, *options),
             *("--backbone-path", str(setup.best("backbone"))),
             *("--criterion", "variator_distillation", *settings.schedule("whole_task"), *more),
         ),
-        *(setup.best("backbone"), *starts),
+        setup.best("backbone"),
+        *starts,
     )
 
 

@@ -112,7 +112,10 @@ def _translate(args: Namespace) -> None:
             raise UserError(f"--model {name}: give each model a name of its own, without '/'")
     models = {name: Path(folder) for name, folder in args.model}
     speeds, bad_lines = translate_exported(
-        *(models, args.input, _style(args), *options),
+        models,
+        args.input,
+        _style(args),
+        *options,
         long_texts=args.long_texts,
         strict=args.strict,
     )

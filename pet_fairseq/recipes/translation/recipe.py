@@ -91,7 +91,8 @@ def _add_model_options(parser: argparse.ArgumentParser, data_set: DataSet) -> No
 def _add_translation_options(parser: argparse.ArgumentParser, data_set: DataSet) -> None:
     """Declare how the test set is translated."""
     parser.add_argument(
-        *("--beams", "--beam"),
+        "--beams",
+        "--beam",
         nargs="+",
         type=int,
         default=list(data_set.beams),
@@ -223,7 +224,10 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
     if args.joined_dictionary:
         check_joined(data / "bin", (args.source_lang, args.target_lang))
     setup = Setup(
-        *(data, runs, args.source_lang, args.target_lang),
+        data,
+        runs,
+        args.source_lang,
+        args.target_lang,
         reference=args.reference or data / data_set.reference.format(lang=args.target_lang),
         settings=settings,
         device=make_device(args.device, args.precision, settings.precision),

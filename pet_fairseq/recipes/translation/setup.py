@@ -96,7 +96,9 @@ def join_paths(checkpoints: Iterable[Path]) -> str:
 def validate_command(setup: Setup, checkpoint: Path) -> tuple[Word, ...]:
     """The command of fairseq-validate on the setup's validation set."""
     return fairseq_validate(
-        *(setup.device, setup.bin, checkpoint),
+        setup.device,
+        setup.bin,
+        checkpoint,
         ("--task", "translation", *setup.languages, *VALIDATION),
     )
 
@@ -114,7 +116,9 @@ def generate_command(
         options: more options. text: options in place of the setup's `text`.
     """
     return fairseq_generate(
-        *(setup.device, setup.bin, join_paths(checkpoints)),
+        setup.device,
+        setup.bin,
+        join_paths(checkpoints),
         (
             *("--beam", str(beam), *setup.languages, *(setup.text if text is None else text)),
             *(*setup.settings.generate, *options),

@@ -78,11 +78,20 @@ def warmed_up(
 
     def build(setup: Setup, row: str, seed: int) -> list[Stage]:
         first = Training(
-            *("simplified", arch, ("student", "warmup"), (*options, *warmup), warm),
+            "simplified",
+            arch,
+            ("student", "warmup"),
+            (*options, *warmup),
+            warm,
             teacher_text=teacher_text,
         )
         then = Training(
-            *(loss, arch, ("student", "updates"), options, folder, f"{warm}/{BEST}"),
+            loss,
+            arch,
+            ("student", "updates"),
+            options,
+            folder,
+            f"{warm}/{BEST}",
             teacher_text=teacher_text,
         )
         return [*train(setup, row, seed, first), *train(setup, row, seed, then)]
@@ -169,7 +178,9 @@ def train_stage(
         name,
         (group,),
         command=fairseq_train(
-            *(setup.device, data, folder),
+            setup.device,
+            data,
+            folder,
             (*setup.languages, *drop_overridden((*settings.common, *settings.more, *options))),
         ),
         product=folder / BEST,

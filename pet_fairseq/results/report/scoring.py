@@ -55,7 +55,10 @@ def wer_scorer(reference: list[str], path: Path) -> Scorer:
         return rates.wer, rates.per
 
     return Scorer(
-        *("word_errors", "word errors %", "phone_errors", "phone errors %"),
+        "word_errors",
+        "word errors %",
+        "phone_errors",
+        "phone errors %",
         reference=[" / ".join(words) for words in pronunciations],
         note="a word is right if any of its pronunciations is given; phones are compared with the "
         "nearest one",
