@@ -7,15 +7,21 @@ nothing is saved. Recipes train with the memory kept (pet_fairseq/runner/device.
 in turn; the speed is the median of fairseq's own updates a second, without its first count.
 """
 
+import json
+import os
 import resource
 import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from harness import Parser, median_ratio, report, take_turns
-from short_training import train
 
 from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.runner.device import KEEP_MEMORY
+from pet_fairseq.runner.run import find_program
 
 WAYS = {"as it is": {}, "memory kept": KEEP_MEMORY}
 SIZES = {"--updates": 150, "--rounds": 3}
@@ -26,9 +32,37 @@ COLUMNS = {"allocator": "", "updates/s": format_speed, "system ms per update": "
 def measure(options: list[str], updates: int, variables: dict[str, str]) -> tuple[float, float]:
     """Updates a second, and ms per update that the processes spent in the system."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime
-    counts = train(("fairseq-train",), options, updates, variables)
+    counts = train(options, updates, variables)
     system = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime - before
     return statistics.median(float(count["ups"]) for count in counts), 1000 * system / updates
+
+
+def train(options: Sequence[str], updates: int, variables: Mapping[str, str]) -> list[dict]:
+    """fairseq's counts of ten parts of a training on the CPU, without the first; nothing is saved.
+
+    Args:
+        variables: of the environment, in place of KEEP_MEMORY.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            *(find_program("fairseq-train"), *options, "--cpu", "--no-save"),
+            *("--save-dir", folder, "--disable-validation", "--max-update", str(updates)),
+            *("--log-format", "json", "--log-interval", str(max(1, updates // 10))),
+        ]
+        others = {k: v for k, v in os.environ.items() if k not in KEEP_MEMORY}
+        done = subprocess.run(command, env={**others, **variables}, capture_output=True, text=True)
+    output = done.stdout + done.stderr
+    counts = logged(output)[1:]
+    # not by the exit status: torch may abort a process that is through, after so short a training
+    if "| done training in" not in output or not counts:
+        sys.exit(f"fairseq-train failed: {done.stderr.strip().splitlines()[-1:]}")
+    return counts
+
+
+def logged(output: str) -> list[dict]:
+    """fairseq's own counts, one for each log interval."""
+    lines = (line[line.index("{") :] for line in output.splitlines() if "| train_inner |" in line)
+    return [json.loads(line) for line in lines]
 
 
 def main():

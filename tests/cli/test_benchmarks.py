@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run, write_text
+from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run
 from tests.export.translators import make, sentence_pieces
 from tests.packages import need
 from tests.predict.made import make_classifier
@@ -141,16 +141,6 @@ def test_attention(tmp_path):
     assert all(float(time) >= 0 for row in rows for time in row[2:])
 
 
-def test_head_sampling():
-    built, sampled, wide = tables(run("python", SCRIPTS / "head_sampling.py", "--tiny").output)
-    assert [row[0] for row in (built, sampled, wide)] == [
-        *("built with H heads", "sampled to H heads", "wide, 2 H heads"),
-    ]
-    few, union, all_heads = (int(row[1].replace(",", "")) for row in (built, sampled, wide))
-    assert few < union < all_heads  # paired layers store the heads that one of them keeps
-    assert sampled[2] == built[2] and float(built[4]) == 1
-
-
 @pytest.mark.slow
 def test_distillation(tmp_path):
     figures = tmp_path / "figures.json"
@@ -168,38 +158,6 @@ def test_allocator(data):
 
 
 # --- classifiers, prompts -------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_fine_tuning(tmp_path):
-    raw = write_labelled(tmp_path)
-    for kind, name in (("de", "input0"), ("en", "label")):
-        splits = [f"--{split}pref={raw / split}.{kind}" for split in ("train", "valid")]
-        run("fairseq-preprocess", "--only-source", *splits, f"--destdir={tmp_path / 'bin' / name}")
-    options = ("--user-dir", REPO / "pet_fairseq", "--arch", "roberta", "--num-classes", "2")
-    options += ("--criterion", "sentence_prediction", "--max-positions", "40", *TRAIN)
-    options += ("--encoder-layers", "1", "--encoder-embed-dim", "16")
-    options += ("--encoder-ffn-embed-dim", "16", "--encoder-attention-heads", "2")
-    options += ("--init-token", "0", "--separator-token", "2", "--shorten-method", "truncate")
-    script = SCRIPTS / "fine_tuning.py"
-    rows = tables(run("python", script, "--tiny", "--", tmp_path / "bin", *options).output)
-    assert [row[0] for row in rows] == [
-        *("fairseq's batches, fp32", "fairseq's batches, bf16"),
-        *("batches by length, fp32", "batches by length, bf16"),
-    ]
-    assert rows[0][2] == "1.0"
-
-
-def write_labelled(folder):
-    """Sentences as in translation, whose other side is a class."""
-    raw = folder / "raw"
-    raw.mkdir()
-    write_text(raw, {"train": 100, "valid": 10})
-    for split in ("train", "valid"):
-        path = raw / f"{split}.en"
-        count = len(path.read_text().splitlines())
-        path.write_text("".join(f"{i % 2}\n" for i in range(count)))
-    return raw
 
 
 def test_variators_encoder(tmp_path):
