@@ -19,18 +19,7 @@ def teacher(data, tmp_path_factory) -> Path:
     """A plain fairseq Transformer of 4 + 3 layers, 40 wide, trained a little."""
     folder = tmp_path_factory.mktemp("teacher")
     train(
-        data,
-        folder,
-        "--arch",
-        "transformer_tiny",
-        *CROSS_ENTROPY,
-        "--max-update",
-        "20",
-        "--encoder-embed-dim",
-        "40",
-        "--encoder-layers",
-        "4",
-        "--decoder-layers",
-        "3",
+        *(data, folder, "--arch", "transformer_tiny", *CROSS_ENTROPY, "--max-update", "20"),
+        *("--encoder-embed-dim", "40", "--encoder-layers", "4", "--decoder-layers", "3"),
     )
     return folder / "checkpoint_last.pt"

@@ -19,34 +19,16 @@ def load(folder) -> dict:
 
 def generate(data, checkpoint, *options) -> str:
     return run(
-        "fairseq-generate",
-        data,
-        "--path",
-        checkpoint,
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--cpu",
-        "--required-batch-size-multiple",
-        "1",
-        "--max-len-b",
-        "15",
-        *options,
+        *("fairseq-generate", data, "--path", checkpoint, "--user-dir", REPO / "pet_fairseq"),
+        *("--cpu", "--required-batch-size-multiple", "1", "--max-len-b", "15", *options),
     ).output
 
 
 @pytest.mark.slow
 def test_can_trains_and_translates(data, tmp_path):
     log = train(
-        data,
-        tmp_path,
-        "--arch",
-        "can_transformer",
-        *SMALL,
-        *CROSS_ENTROPY,
-        "--max-update",
-        "12",
-        "--fp16",
-        "--fp16-no-flatten-grads",
+        *(data, tmp_path, "--arch", "can_transformer", *SMALL, *CROSS_ENTROPY),
+        *("--max-update", "12", "--fp16", "--fp16-no-flatten-grads"),
     )
     losses = log.values("loss", "valid")
     assert losses[-1] < losses[0]
@@ -113,15 +95,9 @@ def test_patient_kd_resumes_and_saves_its_maps_beside_the_model(data, patient, p
 
 def test_patient_kd_in_half_precision_after_another_criterion(data, patient, plain, tmp_path):
     log = train(
-        data,
-        tmp_path / "run",
-        *patient,
-        "--max-update",
-        "3",
-        "--finetune-from-model",
-        plain / "checkpoint_last.pt",
-        "--fp16",
-        "--fp16-no-flatten-grads",
+        *(data, tmp_path / "run", *patient, "--max-update", "3"),
+        *("--finetune-from-model", plain / "checkpoint_last.pt"),
+        *("--fp16", "--fp16-no-flatten-grads"),
     )
     assert "holds no patience maps; they start anew" in log.output
     state = load(tmp_path / "run")

@@ -31,8 +31,7 @@ def test_lists(tmp_path):
     shell = f"printf '%s\\n' $(cat {tmp_path}/options)"
     words = subprocess.run(["sh", "-c", shell], capture_output=True, text=True).stdout.split("\n")
     args = options.parse_args_and_arch(
-        options.get_training_parser(),
-        ["data", *words[:-1]],
+        *(options.get_training_parser(), ["data", *words[:-1]]),
         parse_known=False,
     )
     assert args.encoder_kernel_size_list == args.decoder_kernel_size_list == [3, 7]

@@ -97,7 +97,7 @@ SCHEDULERS = {
     "reduce_lr_on_plateau": scheduler("reduce_lr_on_plateau", "--lr-patience", "1"),
     "step": scheduler("step", "--lr-deacy-period", "3"),
     "tri_stage": scheduler(
-        "tri_stage", "--warmup-steps", "1", "--hold-steps", "3", "--decay-steps", "9"
+        *("tri_stage", "--warmup-steps", "1", "--hold-steps", "3", "--decay-steps", "9")
     ),
     "triangular": scheduler("triangular", "--lr-period-updates", "4", "--max-lr", "1e-2"),
     "pass_through": Row(why_not="is a part of the optimizer composite"),

@@ -169,14 +169,8 @@ def train(
 ) -> Result:
     """fairseq-train with our user-dir; later options override the common ones."""
     return run(
-        "fairseq-train",
-        data,
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--save-dir",
-        save_dir,
-        *common,
-        *args,
+        *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--save-dir", save_dir),
+        *(*common, *args),
         check=check,
         **options,
     )

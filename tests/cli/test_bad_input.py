@@ -51,9 +51,7 @@ def test_missing_teacher(data, tmp_path):
     options = ("--criterion", "pet_distillation", "--teacher-path", tmp_path / "none.pt")
     refuses(
         train(data, tmp_path, *PET, *options, check=False),
-        "--teacher-path",
-        tmp_path / "none.pt",
-        "no such file",
+        *("--teacher-path", tmp_path / "none.pt", "no such file"),
     )
 
 
@@ -68,9 +66,7 @@ def test_truncated_teacher(data, teacher, tmp_path):
     options = ("--criterion", "pet_distillation", "--teacher-path", cut)
     refuses(
         train(data, tmp_path / "run", *PET, *options, check=False),
-        "--teacher-path",
-        cut,
-        "cut short, damaged",
+        *("--teacher-path", cut, "cut short, damaged"),
     )
 
 
@@ -80,17 +76,12 @@ def test_teacher_with_another_dictionary(data, teacher, tmp_path):
     options = ("--criterion", "pet_distillation", "--teacher-path", teacher)
     refuses(
         train(other, tmp_path / "run", *PET, *options, check=False),
-        "--teacher-path",
-        data / "dict.de.txt",
-        other / "dict.de.txt",
-        "entry",
-        "give one that",
+        *("--teacher-path", data / "dict.de.txt", other / "dict.de.txt", "entry", "give one that"),
     )
     to = ("--data", other, "--to", "fairseq", "--out", tmp_path / "exported")
     refuses(
         in_process("export", teacher, *to),
-        f"CHECKPOINT {teacher}: made with another dictionary",
-        "give with --data",
+        *(f"CHECKPOINT {teacher}: made with another dictionary", "give with --data"),
     )
 
 
@@ -127,15 +118,8 @@ def test_empty_lines_in_the_source(raw, student_options, tmp_path):
     log = train(data, tmp_path / "run", *student_options, "--max-update", "10")
     assert all(loss == loss for loss in log.values("loss", "valid"))
     out = run(
-        "fairseq-generate",
-        data,
-        "--path",
-        tmp_path / "run/checkpoint_last.pt",
-        "--cpu",
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--required-batch-size-multiple",
-        "1",
+        *("fairseq-generate", data, "--path", tmp_path / "run/checkpoint_last.pt", "--cpu"),
+        *("--user-dir", REPO / "pet_fairseq", "--required-batch-size-multiple", "1"),
     ).output
     assert out.count("\nH-") == 30 and "nan" not in out
 
@@ -229,8 +213,7 @@ def test_languages_that_are_exchanged(data, teacher, tmp_path):
     command = ("fairseq-generate", tmp_path / "bin", "--user-dir", REPO / "pet_fairseq", *languages)
     refuses(
         run(*command, "--path", teacher, "--cpu", check=False),
-        "trained with another dictionary",
-        "not exchanged",
+        *("trained with another dictionary", "not exchanged"),
     )
 
 
@@ -253,13 +236,8 @@ def test_sentence_longer_than_the_positions(data, teacher, student_options, tmp_
     options = ("--criterion", "pet_distillation", "--teacher-path")
     refuses(
         train(
-            data,
-            tmp_path / "c",
-            *PET,
-            *options,
-            tmp_path / "teacher/checkpoint_last.pt",
+            *(data, tmp_path / "c", *PET, *options, tmp_path / "teacher/checkpoint_last.pt"),
             check=False,
         ),
-        "--max-source-positions 1024",
-        "the teacher reads 6",
+        *("--max-source-positions 1024", "the teacher reads 6"),
     )

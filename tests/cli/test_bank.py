@@ -165,23 +165,9 @@ def test_search(folder, built):
 
 def generate(folder, path, overrides, check=True):
     return run(
-        "fairseq-generate",
-        folder,
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--cpu",
-        "--task",
-        "selfcp",
-        "--path",
-        folder / path,
-        "--beam",
-        "2",
-        "--max-len-b",
-        "5",
-        "--required-batch-size-multiple",
-        "1",
-        "--model-overrides",
-        overrides,
+        *("fairseq-generate", folder, "--user-dir", REPO / "pet_fairseq", "--cpu"),
+        *("--task", "selfcp", "--path", folder / path, "--beam", "2", "--max-len-b", "5"),
+        *("--required-batch-size-multiple", "1", "--model-overrides", overrides),
         check=check,
     )
 
@@ -277,9 +263,7 @@ def test_no_bank(folder, tmp_path):
     refused(bank("build", folder, tmp_path), tmp_path, "holds other files (mine.txt)")
     refused(
         bank("build", folder, folder / "dict.txt"),
-        "--out",
-        folder / "dict.txt",
-        "is a file",
+        *("--out", folder / "dict.txt", "is a file"),
     )
 
 

@@ -39,7 +39,7 @@ def test_what_fairseq_stores(name, data, tmp_path):
     load_checkpoint(str(file), "--restore-file")
 
     log = train_row(
-        row, data, tmp_path / "continued", "--max-update", "4", "--restore-file", file
+        *(row, data, tmp_path / "continued", "--max-update", "4", "--restore-file", file)
     ).output
     assert f"@ {row.updates} updates)" in log
     again = load_checkpoint(str(tmp_path / "continued/checkpoint_last.pt"), "--restore-file")
@@ -47,17 +47,8 @@ def test_what_fairseq_stores(name, data, tmp_path):
 
     student = ("--arch", "pet_transformer_tiny", "--criterion", "pet_distillation")
     log = run(
-        "fairseq-train",
-        data,
-        *USER_DIR,
-        "--save-dir",
-        tmp_path / "student",
-        *TRAIN,
-        *student,
-        "--teacher-path",
-        file,
-        "--max-update",
-        "1",
+        *("fairseq-train", data, *USER_DIR, "--save-dir", tmp_path / "student", *TRAIN),
+        *(*student, "--teacher-path", file, "--max-update", "1"),
     )
     assert log.values("kl", "valid")[-1] > 0
     options = (*USER_DIR, "--cpu", "--beam", "1", "--max-len-b", "9")
@@ -116,19 +107,8 @@ def test_commands_read_the_teacher_of_fairseqs_readme(iwslt_teacher, data, tmp_p
     plugins = ("--arch", "variator", "--backbone-path", iwslt_teacher, "--bottleneck-dim", "8")
     options = [word for word in TRAIN if word not in ("--dropout", "0.1")]
     log = run(
-        "fairseq-train",
-        data,
-        *USER_DIR,
-        "--save-dir",
-        tmp_path / "plugins",
-        *options,
-        *plugins,
-        "--criterion",
-        "variator_distillation",
-        "--compression-ratio",
-        "2",
-        "--max-update",
-        "1",
+        *("fairseq-train", data, *USER_DIR, "--save-dir", tmp_path / "plugins", *options, *plugins),
+        *("--criterion", "variator_distillation", "--compression-ratio", "2", "--max-update", "1"),
     )
     assert log.values("distance", "valid")[-1] > 0
 

@@ -257,11 +257,8 @@ def test_another_test_set(build, raw, data, tmp_path):
     prefix = raw / "valid"
     languages = ("-s", "de", "-t", "en", f"--srcdict={data}/dict.de.txt")
     run(
-        "fairseq-preprocess",
-        *languages,
-        f"--tgtdict={data}/dict.en.txt",
-        f"--testpref={prefix}",
-        f"--destdir={other}",
+        *("fairseq-preprocess", *languages, f"--tgtdict={data}/dict.en.txt"),
+        *(f"--testpref={prefix}", f"--destdir={other}"),
     )
     stages = build(test=str(other), reference=raw / "valid.en")
     assert stages["generate/student.1"].command[1] == str(other)
@@ -548,16 +545,8 @@ def test_text_beside_data_in_several_folders(teacher, data, raw, comet, tmp_path
     by_comet = [content[model]["comet"] for model in MODELS]
     assert content["differences"]["COMET"]["mean"] == pytest.approx(by_comet[1] - by_comet[0])
     scored = in_process(
-        "score",
-        "bleu",
-        out / "translations/student.txt",
-        raw / "valid.en",
-        "--comet",
-        comet,
-        "--source",
-        raw / "valid.de",
-        "--device",
-        "cpu",
+        *("score", "bleu", out / "translations/student.txt", raw / "valid.en"),
+        *("--comet", comet, "--source", raw / "valid.de", "--device", "cpu"),
     )
     assert json.loads(scored.output)["comet"] == pytest.approx(by_comet[1])
     other = in_process(*command, *options, "--repeat-pairs", "3")
@@ -625,7 +614,7 @@ def test_bf16_on_a_cpu(teacher, data, tmp_path):
     out = tmp_path / "out"
     command = ("compress", teacher, "--data", data, "--out", out, "--device", "cpu", "--rate", "40")
     lines = run(
-        "pet-fairseq", *command, "--updates", "400", "--precision", "bf16"
+        *("pet-fairseq", *command, "--updates", "400", "--precision", "bf16")
     ).output.splitlines()
     assert lines[0].startswith("training: ") and "400 in all" in lines[0]
     assert lines[2].startswith("disk: about ")

@@ -323,12 +323,14 @@ def test_a_full_disk_leaves_what_is_finished(models, text, tmp_path):
     assert os.listdir(tmp_path / "out/.share-1-of-1") == [".lock"]
     assert (
         in_process(
-            "translate-corpus",
-            *models["ctranslate2"],
-            "--text",
-            path,
-            "--out",
-            tmp_path / "out",
+            *(
+                "translate-corpus",
+                *models["ctranslate2"],
+                "--text",
+                path,
+                "--out",
+                tmp_path / "out",
+            ),
             *options,
         ).status
         == 0

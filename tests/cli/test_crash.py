@@ -17,16 +17,8 @@ def test_kill_while_saving(data, student_options, tmp_path):
     updates = []
     for delay in (0.05, 0.2, 0.35):
         process = start(
-            "fairseq-train",
-            data,
-            "--user-dir",
-            REPO / "pet_fairseq",
-            "--save-dir",
-            tmp_path,
-            *TRAIN,
-            *student_options,
-            *SAVE_OFTEN,
-            "--disable-validation",
+            *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--save-dir", tmp_path),
+            *(*TRAIN, *student_options, *SAVE_OFTEN, "--disable-validation"),
         )
         for line in process.stdout:
             if "Finished saving checkpoint" in line:
@@ -64,18 +56,8 @@ def test_full_disk(data, student_options, tmp_path):
     script = tmp_path / "limited.py"
     script.write_text(LIMITED.format(limit=len(before) // 2))
     result = run(
-        "python",
-        script,
-        BIN / "fairseq-train",
-        data,
-        *TRAIN,
-        *student_options,
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--save-dir",
-        tmp_path,
-        "--max-update",
-        "4",
+        *("python", script, BIN / "fairseq-train", data, *TRAIN, *student_options),
+        *("--user-dir", REPO / "pet_fairseq", "--save-dir", tmp_path, "--max-update", "4"),
         check=False,
     )
     assert result.status != 0

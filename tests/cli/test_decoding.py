@@ -119,25 +119,10 @@ def test_eval_bleu_in_training(data, tmp_path):
     scores = []
     for decoding in ("fast", "fairseq"):
         log = run(
-            "fairseq-train",
-            data,
-            "--arch",
-            "pet_transformer_tiny",
-            *CROSS_ENTROPY,
-            *TRAIN,
-            "--max-update",
-            "30",
-            "--validate-interval-updates",
-            "15",
-            *USER_DIR,
-            *FAST,
-            "--eval-bleu",
-            "--eval-bleu-args",
-            '{"beam": 3, "max_len_b": 20}',
-            "--decoding",
-            decoding,
-            "--save-dir",
-            tmp_path / decoding,
+            *("fairseq-train", data, "--arch", "pet_transformer_tiny", *CROSS_ENTROPY, *TRAIN),
+            *("--max-update", "30", "--validate-interval-updates", "15", *USER_DIR, *FAST),
+            *("--eval-bleu", "--eval-bleu-args", '{"beam": 3, "max_len_b": 20}'),
+            *("--decoding", decoding, "--save-dir", tmp_path / decoding),
         )
         scores.append(log.values("bleu", "valid"))
     assert len(scores[0]) >= 2 and scores[0] == scores[1]

@@ -22,16 +22,8 @@ def test_generate_scores_a_plain_checkpoint_as_fairseq_does(teacher, data):
 def test_interactive(student, data):
     folder, _ = student
     out = run(
-        "fairseq-interactive",
-        data,
-        "--path",
-        folder / "checkpoint_best.pt",
-        *USER_DIR,
-        "-s",
-        "de",
-        "-t",
-        "en",
-        *SHORT,
+        *("fairseq-interactive", data, "--path", folder / "checkpoint_best.pt", *USER_DIR),
+        *("-s", "de", "-t", "en", *SHORT),
         text_in="a1 a2 a3\n\na0 unheard\n",
     ).output
     assert [f"H-{i}\t" in out for i in range(3)] == [True] * 3

@@ -74,18 +74,8 @@ def test_merged_it_translates_the_same(data, teacher, tuned, tmp_path):
 def check_plugins_around(merged, data, folder, expected):
     """They can be trained, and at ratio 1 translate as the merged model does."""
     train(
-        data,
-        folder,
-        "--arch",
-        "variator",
-        "--backbone-path",
-        merged,
-        "--criterion",
-        "variator_distillation",
-        "--max-tokens",
-        "40",
-        "--max-update",
-        "1",
+        *(data, folder, "--arch", "variator", "--backbone-path", merged),
+        *("--criterion", "variator_distillation", "--max-tokens", "40", "--max-update", "1"),
         common=[word for word in TRAIN if word not in ("--dropout", "0.1")],
     )
     plugins, whole = folder / "checkpoint_best.pt", "{'compression_ratio': 1}"

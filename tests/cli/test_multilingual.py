@@ -65,14 +65,8 @@ def test_translates_as_the_multilingual_model(multilingual, bilingual, joined, r
         "fairseq-generate", joined, "--path", multilingual, *trained, *search, *longest(31)
     )
     ours = run(
-        "fairseq-generate",
-        bilingual,
-        "--path",
-        bilingual / "checkpoint.pt",
-        *search,
-        "--task",
-        "pet_translation",
-        *longest(30),
+        *("fairseq-generate", bilingual, "--path", bilingual / "checkpoint.pt", *search),
+        *("--task", "pet_translation", *longest(30)),
     )
     expected = hypotheses(theirs.output)
     assert len(expected) == 30 and hypotheses(ours.output) == expected
@@ -85,25 +79,10 @@ def test_translates_as_the_multilingual_model(multilingual, bilingual, joined, r
 @pytest.mark.slow
 def test_teaches_a_student_that_reads_plain_sentences(bilingual, tmp_path):
     log = train(
-        bilingual,
-        tmp_path,
-        "--source-lang",
-        "en",
-        "--target-lang",
-        "de",
-        "--arch",
-        "transformer_tiny",
-        "--share-all-embeddings",
-        "--max-update",
-        "20",
-        "--criterion",
-        "pet_distillation",
-        "--teacher-path",
-        bilingual / "checkpoint.pt",
-        "--max-source-positions",
-        "1023",
-        "--max-target-positions",
-        "1023",
+        *(bilingual, tmp_path, "--source-lang", "en", "--target-lang", "de"),
+        *("--arch", "transformer_tiny", "--share-all-embeddings", "--max-update", "20"),
+        *("--criterion", "pet_distillation", "--teacher-path", bilingual / "checkpoint.pt"),
+        *("--max-source-positions", "1023", "--max-target-positions", "1023"),
     )
     kl = log.values("kl", "valid")
     assert kl[-1] > 0

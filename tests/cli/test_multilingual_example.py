@@ -63,11 +63,7 @@ def test_other_settings_and_missing_text_are_refused(data, folders, tmp_path):
 
 def test_every_row_on_paper(data, tmp_path):
     shown = sh(
-        f"{EXAMPLE}/run.sh",
-        "teacher",
-        "bilingual",
-        "equal",
-        "students",
+        *(f"{EXAMPLE}/run.sh", "teacher", "bilingual", "equal", "students"),
         **{"DATA": str(data), "RUNS": str(tmp_path), "DRY_RUN": "1"},
     ).stdout
     students = [line for line in shown.splitlines() if "compress" in line]
@@ -136,11 +132,7 @@ def test_to_students(data, tmp_path):
     env = {"DATA": str(data), "RUNS": str(tmp_path), "SEEDS": "1", "UPDATES": "5"}
     env |= {"TEACHER_UPDATES": "4", "BILINGUAL_UPDATES": "4", "EVERY": "2"}
     shown = sh(
-        f"{EXAMPLE}/run.sh",
-        "teacher",
-        "bilingual",
-        "equal",
-        "students",
+        *(f"{EXAMPLE}/run.sh", "teacher", "bilingual", "equal", "students"),
         **{**env, "ROWS": "pairs bilingual"},
     ).stdout
     assert "nearest: " in shown

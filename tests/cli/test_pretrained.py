@@ -51,15 +51,7 @@ def test_a_llama(kind, tmp_path):
     model = ("--path", out / "checkpoint.pt", "--cpu")
 
     spoken = run(
-        "fairseq-interactive",
-        out,
-        *PET,
-        *task,
-        *model,
-        *words,
-        *length,
-        "--beam",
-        "1",
+        *("fairseq-interactive", out, *PET, *task, *model, *words, *length, "--beam", "1"),
         text_in="ab/ a\nc\n",
     )
     (_, _, first), (_, _, second) = spoken.printed("H")
@@ -74,34 +66,15 @@ def test_a_llama(kind, tmp_path):
     dictionary = ("--srcdict", out / "dict.txt")
     run("fairseq-preprocess", "--only-source", *dictionary, *prefixes, f"--destdir={data}")
     measured = run(
-        "fairseq-eval-lm",
-        data,
-        *PET,
-        *model,
-        "--sample-break-mode",
-        "eos",
-        "--batch-size",
-        "2",
-        "--gen-subset",
-        "test",
-        "--num-workers",
-        "0",
+        *("fairseq-eval-lm", data, *PET, *model, "--sample-break-mode", "eos"),
+        *("--batch-size", "2", "--gen-subset", "test", "--num-workers", "0"),
     )
     found = float(re.search(r"Loss \(base 2\): ([\d.]+)", measured.output)[1])
     assert abs(found - loss(weights, lines)) < 1e-3
 
     beams = run(
-        "fairseq-interactive",
-        out,
-        *PET,
-        *task,
-        *model,
-        *words,
-        *length,
-        "--beam",
-        "4",
-        "--nbest",
-        "4",
+        *("fairseq-interactive", out, *PET, *task, *model, *words, *length),
+        *("--beam", "4", "--nbest", "4"),
         text_in="ab/ a\n",
     )
     scores = [float(fields[1]) for fields in beams.printed("H")]
@@ -144,20 +117,9 @@ def test_a_t5(tmp_path):
 
     said = [
         run(
-            "fairseq-generate",
-            data,
-            *PET,
-            "--task",
-            "pet_translation",
-            "--cpu",
-            "--path",
-            tmp_path / "tuned/checkpoint_last.pt",
-            "--beam",
-            "3",
-            "--max-len-b",
-            "9",
-            "--decoding",
-            decoding,
+            *("fairseq-generate", data, *PET, "--task", "pet_translation", "--cpu"),
+            *("--path", tmp_path / "tuned/checkpoint_last.pt", "--beam", "3", "--max-len-b", "9"),
+            *("--decoding", decoding),
         ).printed("H")
         for decoding in ("fast", "fairseq")
     ]

@@ -37,19 +37,9 @@ def made(tmp_path_factory):
         files += [f"--{split}", write(folder / name, records(size, seed))]
     (folder / "some.txt").write_text("kori bari\n" * 250)
     said = run(
-        "pet-fairseq",
-        "prompts",
-        *files,
-        "--text",
-        folder / "some.txt",
-        "--vocab-size",
-        "150",
-        "--lm-tokens",
-        "40",
-        "--out",
-        folder / "bin",
-        "--plot",
-        folder / "bin" / "lengths.png",
+        *("pet-fairseq", "prompts", *files, "--text", folder / "some.txt"),
+        *("--vocab-size", "150", "--lm-tokens", "40", "--out", folder / "bin"),
+        *("--plot", folder / "bin" / "lengths.png"),
     )
     return folder, said.output, folder / "bin"
 
@@ -70,27 +60,11 @@ def test_summary_and_progress(made):
 def test_fairseq_trains_a_language_model_on_it(made, tmp_path):
     _, _, out = made
     log = run(
-        "fairseq-train",
-        out / "lm",
-        *LANGUAGE_MODELING,
-        "--save-dir",
-        tmp_path,
-        "--arch",
-        "transformer_lm",
-        "--decoder-layers",
-        "1",
-        "--decoder-embed-dim",
-        "16",
-        "--decoder-ffn-embed-dim",
-        "16",
-        "--decoder-attention-heads",
-        "2",
-        "--share-decoder-input-output-embed",
-        *TRAIN,
-        "--criterion",
-        "cross_entropy",
-        "--max-update",
-        "40",
+        *("fairseq-train", out / "lm", *LANGUAGE_MODELING, "--save-dir", tmp_path),
+        *("--arch", "transformer_lm"),
+        *("--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16"),
+        *("--decoder-attention-heads", "2", "--share-decoder-input-output-embed", *TRAIN),
+        *("--criterion", "cross_entropy", "--max-update", "40"),
     )
     words = len((out / "dict.txt").read_text().splitlines())
     assert f"dictionary: {words + 4} types" in log.output
@@ -103,14 +77,8 @@ def test_another_data_set_for_the_same_model(made, tmp_path):
     folder, _, out = made
     model = out / "spm.model"
     said = run(
-        "pet-fairseq",
-        "prompts",
-        "--test",
-        folder / "test.jsonl",
-        "--spm",
-        model,
-        "--out",
-        tmp_path / "bin",
+        *("pet-fairseq", "prompts", "--test", folder / "test.jsonl", "--spm", model),
+        *("--out", tmp_path / "bin"),
     )
     assert "test: 5 records" in said.output
     assert (tmp_path / "bin/spm.model").read_bytes() == model.read_bytes()

@@ -141,13 +141,7 @@ def test_the_best_by_bleu_and_a_start_from_layers(data, raw, tmp_path):
     folder.mkdir()
     shutil.copytree(data, folder / "bin")
     setup = Setup(
-        folder,
-        runs,
-        "de",
-        "en",
-        raw / "test.en",
-        read_sizes()["tiny"],
-        Device("cpu"),
+        *(folder, runs, "de", "en", raw / "test.en", read_sizes()["tiny"], Device("cpu")),
         text=("--remove-bpe", "--tokenizer", "moses"),
         select="bleu",
     )

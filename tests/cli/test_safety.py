@@ -57,7 +57,7 @@ def test_code_in_a_checkpoint_is_refused(how, malicious, data, tmp_path):
     if how in ("generate", "validate", "interactive"):
         options = ("--task", "translation", "--batch-size", "1")
         result = run(
-            f"fairseq-{how}", data, "--path", path, "--cpu", *USER_DIR, *options, check=False
+            *(f"fairseq-{how}", data, "--path", path, "--cpu", *USER_DIR, *options), check=False
         )
     elif how == "resume":
         result = train(data, run_dir, *model, "--restore-file", path, check=False)
@@ -110,11 +110,7 @@ def test_unsafe_loading_on_purpose(malicious, data):
 def test_safe_loading_forced(data, student):
     """torch's variable for safe loading only changes nothing."""
     result = run(
-        "fairseq-generate",
-        data,
-        "--path",
-        student[0] / "checkpoint_best.pt",
-        "--cpu",
+        *("fairseq-generate", data, "--path", student[0] / "checkpoint_best.pt", "--cpu"),
         *USER_DIR,
         env={"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"},
     )
@@ -152,15 +148,8 @@ print("once")
     (tmp_path / "script.py").write_text(code)
     assert "once" in run("python", tmp_path / "script.py", *folders).output
     result = run(
-        "fairseq-generate",
-        data,
-        "--path",
-        student[0] / "checkpoint_best.pt",
-        "--cpu",
-        "--user-dir",
-        installed,
-        "--max-len-b",
-        "9",
+        *("fairseq-generate", data, "--path", student[0] / "checkpoint_best.pt", "--cpu"),
+        *("--user-dir", installed, "--max-len-b", "9"),
         cwd=tmp_path,
     )
     assert "\nH-" in result.output

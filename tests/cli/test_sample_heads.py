@@ -57,14 +57,8 @@ def test_fine_tuning_and_generation_through_fairseq(data, sampled, student_optio
     options = options_of(target)
     assert "--encoder-kept-heads" in options and "--decoder-kept-cross-heads" in options
     log = train(
-        data,
-        tmp_path,
-        *student_options,
-        *options,
-        "--finetune-from-model",
-        target,
-        "--max-update",
-        "8",
+        *(data, tmp_path, *student_options, *options, "--finetune-from-model", target),
+        *("--max-update", "8"),
     )
     assert "loading pretrained model" in log.output
     tuned = load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))["model"]

@@ -65,48 +65,18 @@ def data(records, tmp_path_factory):
 def backbone(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("backbone")
     run(
-        "fairseq-train",
-        data / "lm",
-        "--save-dir",
-        folder,
-        *LANGUAGE_MODELING,
-        *PLAIN,
-        *TINY,
-        "--arch",
-        "transformer_lm",
-        "--criterion",
-        "cross_entropy",
-        "--max-update",
-        "150",
-        "--max-target-positions",
-        "64",
+        *("fairseq-train", data / "lm", "--save-dir", folder, *LANGUAGE_MODELING, *PLAIN, *TINY),
+        *("--arch", "transformer_lm", "--criterion", "cross_entropy", "--max-update", "150"),
+        *("--max-target-positions", "64"),
     )
     return folder / "checkpoint_best.pt"
 
 
 def train_selfcp(data, folder, backbone, *more, check=True):
     return run(
-        "fairseq-train",
-        data,
-        *USER,
-        "--save-dir",
-        folder,
-        "--task",
-        "selfcp",
-        *PLAIN,
-        "--arch",
-        "selfcp",
-        "--backbone-path",
-        backbone,
-        "--window",
-        "8",
-        "--memory-ratio",
-        "4",
-        "--criterion",
-        "selfcp_lm",
-        "--max-update",
-        "60",
-        *more,
+        *("fairseq-train", data, *USER, "--save-dir", folder, "--task", "selfcp", *PLAIN),
+        *("--arch", "selfcp", "--backbone-path", backbone, "--window", "8", "--memory-ratio", "4"),
+        *("--criterion", "selfcp_lm", "--max-update", "60", *more),
         check=check,
     )
 
@@ -123,15 +93,8 @@ GENERATE = ("--cpu", "--task", "selfcp", "--beam", "3", "--max-len-b", "5")
 def hypotheses(data, path, *more):
     """Number, score and text of each answer."""
     result = run(
-        "fairseq-generate",
-        data,
-        *USER,
-        *GENERATE,
-        "--path",
-        path,
-        "--required-batch-size-multiple",
-        "1",
-        *more,
+        *("fairseq-generate", data, *USER, *GENERATE, "--path", path),
+        *("--required-batch-size-multiple", "1", *more),
     )
     lines = result.printed("H")
     assert len(lines) == SIZES["test"]
@@ -159,7 +122,7 @@ def test_low_rank_updates(data, backbone, tmp_path):
     }
     assert len(answers(data, path)) == SIZES["test"]
     other = ("--model-overrides", "{'lora_rank': 0}")
-    result = run("fairseq-generate", data, *USER, *GENERATE, "--path", path, *other, check=False)
+    result = run(*("fairseq-generate", data, *USER, *GENERATE, "--path", path, *other), check=False)
     assert result.status != 0 and "Traceback" not in result.output
     assert "--lora-rank 0: the checkpoint has updates of rank 2" in result.output.splitlines()[-1]
 
@@ -188,7 +151,9 @@ def test_answers(data, records, trained):
 @pytest.mark.slow
 def test_interactive_answers_as_generate(data, records, trained):
     lines = "".join(f"{r['query']} <prompt> {r['prompt']}\n" for r in records["test"])
-    result = run("fairseq-interactive", data, *USER, *GENERATE, "--path", trained[0], text_in=lines)
+    result = run(
+        *("fairseq-interactive", data, *USER, *GENERATE, "--path", trained[0]), text_in=lines
+    )
     assert [text for _, _, text in result.printed("H")] == answers(data, trained[0])
 
 

@@ -25,17 +25,8 @@ def state(folder, part="model"):
 def test_distillation_goes_on_from_the_warm_up(data, options, student_options, tmp_path):
     warm, student = tmp_path / "warm", tmp_path / "student"
     log = train(
-        data,
-        warm,
-        *options,
-        "--confident-correct",
-        "auto",
-        "--confident-wrong",
-        "auto",
-        "--teacher-cache-mb",
-        "10",
-        "--max-update",
-        "40",
+        *(data, warm, *options, "--confident-correct", "auto", "--confident-wrong", "auto"),
+        *("--teacher-cache-mb", "10", "--max-update", "40"),
     )
     losses, accuracy = log.values("loss", "valid"), log.values("class_accuracy", "valid")
     assert losses[-1] < losses[0] and 0 < accuracy[-1] <= 100
@@ -43,17 +34,8 @@ def test_distillation_goes_on_from_the_warm_up(data, options, student_options, t
     assert sum(shares) == pytest.approx(100, abs=0.1) and min(shares) > 0
     assert "thresholds 0." in log.output
     goes_on = train(
-        data,
-        student,
-        *student_options,
-        "--finetune-from-model",
-        warm / "checkpoint_last.pt",
-        "--lr",
-        "1e-9",
-        "--max-update",
-        "1",
-        "--teacher-cache-mb",
-        "10",
+        *(data, student, *student_options, "--finetune-from-model", warm / "checkpoint_last.pt"),
+        *("--lr", "1e-9", "--max-update", "1", "--teacher-cache-mb", "10"),
     )
     assert "loading pretrained model" in goes_on.output
     assert state(warm).keys() == state(student).keys()
@@ -68,31 +50,17 @@ def test_criterions_with_other_parameters_take_over(data, options, teacher, tmp_
     project = (*options, *narrow, "--simplified-head", "project")
     train(data, warm, *project)
     log = train(
-        data,
-        patient,
-        "--arch",
-        "pet_transformer_tiny",
-        "--criterion",
-        "patient_kd",
-        "--teacher-path",
-        teacher,
-        *narrow,
-        "--finetune-from-model",
-        warm / "checkpoint_last.pt",
+        *(data, patient, "--arch", "pet_transformer_tiny", "--criterion", "patient_kd"),
+        *("--teacher-path", teacher, *narrow),
+        *("--finetune-from-model", warm / "checkpoint_last.pt"),
     )
     assert log.output.count("holds no patience maps; they start anew") == 1
     assert all(name.startswith("maps.") for name in state(patient, "criterion"))
     log = train(data, again, *project, "--finetune-from-model", patient / "checkpoint_last.pt")
     assert log.output.count("holds no weights of the class layer; they start anew") == 1
     result = train(
-        data,
-        tmp_path / "wrong",
-        *options,
-        *narrow,
-        "--simplified-head",
-        "replace",
-        "--finetune-from-model",
-        warm / "checkpoint_last.pt",
+        *(data, tmp_path / "wrong", *options, *narrow, "--simplified-head", "replace"),
+        *("--finetune-from-model", warm / "checkpoint_last.pt"),
         check=False,
     )
     assert result.status != 0 and "Traceback" not in result.output

@@ -25,19 +25,9 @@ def test_tables_files_and_fairseqs_own_loss(teacher, data, tmp_path):
     assert found["sentences"] == 30
 
     log = run(
-        "fairseq-validate",
-        data,
-        "--task",
-        "translation",
-        "--path",
-        teacher,
-        "--cpu",
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--required-batch-size-multiple",
-        "1",
-        "--max-tokens",
-        "500",
+        *("fairseq-validate", data, "--task", "translation", "--path", teacher, "--cpu"),
+        *("--user-dir", REPO / "pet_fairseq", "--required-batch-size-multiple", "1"),
+        *("--max-tokens", "500"),
     )
     bits = float(log.output.split("| nll_loss ")[-1].split()[0])
     assert found["loss"] == pytest.approx(bits * math.log(2), abs=1e-3)

@@ -144,12 +144,8 @@ def test_a_training_with_teachers_of_different_kinds(trained, data, tmp_path):
 def test_longer_sentences_than_a_convolutional_teacher_reads(trained, data, tmp_path):
     """Two rows of fairseq's table of positions are for padding, not for words."""
     log = learn(
-        data,
-        tmp_path,
-        trained("fconv"),
-        "pet_distillation",
-        "--max-source-positions",
-        "1024",
+        *(data, tmp_path, trained("fconv"), "pet_distillation"),
+        *("--max-source-positions", "1024"),
         check=False,
     )
     line = "--max-source-positions 1024: the teacher reads 1022 tokens at most; give --max-source"
@@ -336,21 +332,9 @@ def test_other_commands_refuse_a_multilingual_model(multilingual, trained, raw, 
     done = in_process(*words)
     assert_one_line(done, f"CHECKPOINT {multilingual}", "multilingual")
     done = run(
-        "fairseq-train",
-        data,
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--max-tokens",
-        "500",
-        "--arch",
-        "variator",
-        "--backbone-path",
-        multilingual,
-        "--save-dir",
-        tmp_path,
-        "--cpu",
-        "--criterion",
-        "variator_distillation",
+        *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--max-tokens", "500"),
+        *("--arch", "variator", "--backbone-path", multilingual, "--save-dir", tmp_path, "--cpu"),
+        *("--criterion", "variator_distillation"),
         check=False,
     )
     assert_one_line(done, f"--backbone-path {multilingual}", "multilingual")

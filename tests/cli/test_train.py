@@ -46,20 +46,9 @@ def test_checkpoint_holds_the_student_only_and_each_tensor_once(student):
 
 def test_file_is_no_larger_than_its_parameters(data, student_options, tmp_path):
     train(
-        data,
-        tmp_path,
-        *student_options,
-        "--max-update",
-        "1",
-        "--no-save-optimizer-state",
-        "--encoder-embed-dim",
-        "192",
-        "--decoder-embed-dim",
-        "192",
-        "--encoder-ffn-embed-dim",
-        "768",
-        "--decoder-ffn-embed-dim",
-        "768",
+        *(data, tmp_path, *student_options, "--max-update", "1", "--no-save-optimizer-state"),
+        *("--encoder-embed-dim", "192", "--decoder-embed-dim", "192"),
+        *("--encoder-ffn-embed-dim", "768", "--decoder-ffn-embed-dim", "768"),
     )
     parameters = sum(t.numel() for t in unique_tensors(model_state(tmp_path)).values())
     assert (tmp_path / "checkpoint_last.pt").stat().st_size <= 4 * parameters * 1.05
@@ -101,7 +90,9 @@ def test_works_with(options, data, student_options, tmp_path):
 def test_bf16(data, student_options, tmp_path):
     """fairseq's own --bf16 means a TPU."""
     arguments = ("--user-dir", REPO / "pet_fairseq", "--save-dir", tmp_path, *TRAIN)
-    log = run("pet-fairseq", "train-bf16", data, *arguments, *student_options, "--max-update", "12")
+    log = run(
+        *("pet-fairseq", "train-bf16", data, *arguments, *student_options, "--max-update", "12")
+    )
     kl = log.values("kl", "valid")
     assert kl[-1] < kl[0]
     history = load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))["optimizer_history"]
@@ -116,44 +107,20 @@ def test_ensemble_and_joined_dictionary(raw, tmp_path):
     for seed in ("1", "2"):
         folder = tmp_path / f"teacher{seed}"
         train(
-            data,
-            folder,
-            "--arch",
-            "transformer_tiny",
-            "--criterion",
-            "cross_entropy",
-            "--seed",
-            seed,
-            "--max-update",
-            "20",
-            "--share-all-embeddings",
+            *(data, folder, "--arch", "transformer_tiny", "--criterion", "cross_entropy"),
+            *("--seed", seed, "--max-update", "20", "--share-all-embeddings"),
         )
         teachers.append(str(folder / "checkpoint_best.pt"))
     log = train(
-        data,
-        tmp_path / "student",
-        "--arch",
-        "pet_transformer_tiny",
-        "--share-all-embeddings",
-        "--criterion",
-        "pet_distillation",
-        "--teacher-path",
-        ":".join(teachers),
-        "--max-update",
-        "20",
+        *(data, tmp_path / "student", "--arch", "pet_transformer_tiny", "--share-all-embeddings"),
+        *("--criterion", "pet_distillation", "--teacher-path", ":".join(teachers)),
+        *("--max-update", "20"),
     )
     assert log.values("kl", "valid")[-1] > 0
     names = model_state(tmp_path / "student")
     assert "encoder.embed_tokens.weight" in names and "decoder.embed_tokens.weight" not in names
     generated = run(
-        "fairseq-generate",
-        data,
-        "--path",
-        tmp_path / "student/checkpoint_last.pt",
-        "--cpu",
-        "--user-dir",
-        pet_fairseq.__path__[0],
-        "--required-batch-size-multiple",
-        "1",
+        *("fairseq-generate", data, "--path", tmp_path / "student/checkpoint_last.pt", "--cpu"),
+        *("--user-dir", pet_fairseq.__path__[0], "--required-batch-size-multiple", "1"),
     )
     assert generated.output.count("\nH-") == 30

@@ -49,18 +49,8 @@ def translate(folder, text, *words) -> list[str]:
 def test_says_what_fairseq_generate_says(kind, student, teacher, data, raw, tmp_path):
     path = student[0] / "checkpoint_best.pt" if kind == "student" else teacher
     generated = run(
-        "fairseq-generate",
-        data,
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--cpu",
-        "--path",
-        path,
-        "--beam",
-        "5",
-        "--required-batch-size-multiple",
-        "1",
-        "--print-alignment",
+        *("fairseq-generate", data, "--user-dir", REPO / "pet_fairseq", "--cpu", "--path", path),
+        *("--beam", "5", "--required-batch-size-multiple", "1", "--print-alignment"),
     )
     by_number = {int(fields[0][2:]): fields[-1] for fields in generated.printed("D")}
     text = (raw / "test.de").read_text().splitlines()

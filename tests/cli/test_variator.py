@@ -20,24 +20,9 @@ PLAIN = [word for word in TRAIN if word not in ("--dropout", "0.1")]
 
 def train_plugins(data, folder, backbone, *more, check=True):
     return run(
-        "fairseq-train",
-        data,
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--save-dir",
-        folder,
-        *PLAIN,
-        "--arch",
-        "variator",
-        "--backbone-path",
-        backbone,
-        "--bottleneck-dim",
-        "8",
-        "--criterion",
-        "variator_distillation",
-        "--max-update",
-        "40",
-        *more,
+        *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--save-dir", folder, *PLAIN),
+        *("--arch", "variator", "--backbone-path", backbone, "--bottleneck-dim", "8"),
+        *("--criterion", "variator_distillation", "--max-update", "40", *more),
         check=check,
     )
 
@@ -93,17 +78,8 @@ def test_plugins_of_other_ratios_stay_as_they_are(data, teacher, plugins, tmp_pa
     """Under --fp16, which gives every trained parameter a gradient, as legacy_ddp does."""
     two = plugins["2"][0]
     train_plugins(
-        data,
-        tmp_path,
-        teacher,
-        "--plugin-path",
-        two,
-        "--max-update",
-        "3",
-        "--weight-decay",
-        "10",
-        "--fp16",
-        "--fp16-no-flatten-grads",
+        *(data, tmp_path, teacher, "--plugin-path", two, "--max-update", "3"),
+        *("--weight-decay", "10", "--fp16", "--fp16-no-flatten-grads"),
     )
     state = load_checkpoint_to_cpu(str(tmp_path / "checkpoint_best.pt"))
     idle, before = (

@@ -55,22 +55,9 @@ def reviews(tmp_path_factory):
 def backbone(reviews, tmp_path_factory):
     folder = tmp_path_factory.mktemp("backbone")
     log = run(
-        "fairseq-train",
-        reviews,
-        "--save-dir",
-        folder,
-        *COMMON,
-        "--arch",
-        "roberta",
-        *TINY,
-        "--criterion",
-        "sentence_prediction",
-        "--max-update",
-        "60",
-        "--init-token",
-        "0",
-        "--separator-token",
-        "2",
+        *("fairseq-train", reviews, "--save-dir", folder, *COMMON, "--arch", "roberta", *TINY),
+        *("--criterion", "sentence_prediction", "--max-update", "60", "--init-token", "0"),
+        *("--separator-token", "2"),
     )
     assert log.values("accuracy", "valid")[-1] > 90
     return folder / "checkpoint_best.pt"
@@ -79,29 +66,10 @@ def backbone(reviews, tmp_path_factory):
 @pytest.mark.parametrize("site", ["ffn", "attention"])
 def test_plugins_keep_the_accuracy(reviews, backbone, site, tmp_path):
     log = run(
-        "fairseq-train",
-        reviews,
-        "--save-dir",
-        tmp_path,
-        *COMMON,
-        "--arch",
-        "variator",
-        "--init-token",
-        "0",
-        "--separator-token",
-        "2",
-        "--backbone-path",
-        backbone,
-        "--compression-ratio",
-        "2",
-        "--bottleneck-dim",
-        "8",
-        "--compression-site",
-        site,
-        "--criterion",
-        "variator_distillation",
-        "--max-update",
-        "60",
+        *("fairseq-train", reviews, "--save-dir", tmp_path, *COMMON, "--arch", "variator"),
+        *("--init-token", "0", "--separator-token", "2", "--backbone-path", backbone),
+        *("--compression-ratio", "2", "--bottleneck-dim", "8", "--compression-site", site),
+        *("--criterion", "variator_distillation", "--max-update", "60"),
     )
     assert log.values("distance", "valid")[-1] < log.values("distance", "valid")[0]
     accuracy = log.values("accuracy", "valid")[-1]
@@ -128,41 +96,16 @@ def test_plugins_for_a_bart_that_classifies(reviews, tmp_path):
     """By the head that reads its decoder at </s>, with the task's loss too."""
     ends = ("--init-token", "0", "--separator-token", "2")
     log = run(
-        "fairseq-train",
-        reviews,
-        "--save-dir",
-        tmp_path / "bart",
-        *COMMON,
-        *BART,
-        *ends,
-        "--criterion",
-        "sentence_prediction",
-        "--max-update",
-        "60",
+        *("fairseq-train", reviews, "--save-dir", tmp_path / "bart", *COMMON, *BART, *ends),
+        *("--criterion", "sentence_prediction", "--max-update", "60"),
     )
     assert log.values("accuracy", "valid")[-1] > 90
     log = run(
-        "fairseq-train",
-        reviews,
-        "--save-dir",
-        tmp_path / "plugins",
-        *COMMON,
-        *ends,
-        "--arch",
-        "variator",
-        "--backbone-path",
-        tmp_path / "bart/checkpoint_best.pt",
-        "--add-prev-output-tokens",
-        "--compression-ratio",
-        "2",
-        "--bottleneck-dim",
-        "8",
-        "--criterion",
-        "variator_distillation",
-        "--task-loss-weight",
-        "0.5",
-        "--max-update",
-        "60",
+        *("fairseq-train", reviews, "--save-dir", tmp_path / "plugins", *COMMON, *ends),
+        *("--arch", "variator", "--backbone-path", tmp_path / "bart/checkpoint_best.pt"),
+        *("--add-prev-output-tokens", "--compression-ratio", "2", "--bottleneck-dim", "8"),
+        *("--criterion", "variator_distillation", "--task-loss-weight", "0.5"),
+        *("--max-update", "60"),
     )
     assert log.values("distance", "valid")[-1] < log.values("distance", "valid")[0]
     assert log.values("accuracy", "valid")[-1] > 75
@@ -180,17 +123,8 @@ def test_plugins_without_training_and_the_table(reviews, backbone, tmp_path):
     cheap = tmp_path / "mean_copy/checkpoint_best.pt"
     cheap.parent.mkdir()
     run(
-        "pet-fairseq",
-        "new-plugins",
-        backbone,
-        "--compression-ratio",
-        "2",
-        "--compression",
-        "mean",
-        "--decompression",
-        "copy",
-        "--out",
-        cheap,
+        *("pet-fairseq", "new-plugins", backbone, "--compression-ratio", "2"),
+        *("--compression", "mean", "--decompression", "copy", "--out", cheap),
     )
     (tmp_path / "backbone").mkdir()
     (tmp_path / "backbone/checkpoint_best.pt").symlink_to(backbone)

@@ -39,24 +39,9 @@ def texts(tmp_path_factory):
 def answers(texts, path, *more):
     """Each test sentence's prompt word and the answer, in the order of the test set."""
     result = run(
-        "fairseq-generate",
-        texts,
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--cpu",
-        "--path",
-        path,
-        "--task",
-        "language_modeling",
-        "--sample-break-mode",
-        "eos",
-        "--beam",
-        "2",
-        *more,
-        "--required-batch-size-multiple",
-        "1",
-        "--max-len-b",
-        "20",
+        *("fairseq-generate", texts, "--user-dir", REPO / "pet_fairseq", "--cpu", "--path", path),
+        *("--task", "language_modeling", "--sample-break-mode", "eos", "--beam", "2", *more),
+        *("--required-batch-size-multiple", "1", "--max-len-b", "20"),
     )
     lines = result.printed("H")
     assert len(lines) == 20
@@ -67,18 +52,8 @@ def answers(texts, path, *more):
 def backbone(texts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("lm")
     run(
-        "fairseq-train",
-        texts,
-        "--save-dir",
-        folder,
-        *COMMON,
-        "--arch",
-        "transformer_lm",
-        *TINY,
-        "--criterion",
-        "cross_entropy",
-        "--max-update",
-        "150",
+        *("fairseq-train", texts, "--save-dir", folder, *COMMON, "--arch", "transformer_lm"),
+        *(*TINY, "--criterion", "cross_entropy", "--max-update", "150"),
     )
     return folder / "checkpoint_best.pt"
 
@@ -90,25 +65,9 @@ def right(found):
 def test_compressed_prompts_are_answered(texts, backbone, tmp_path):
     assert right(answers(texts, backbone)) >= 18
     log = run(
-        "fairseq-train",
-        texts,
-        "--save-dir",
-        tmp_path,
-        *COMMON,
-        "--arch",
-        "variator",
-        "--backbone-path",
-        backbone,
-        "--prompt-end",
-        "<sep>",
-        "--compression-ratio",
-        "3",
-        "--bottleneck-dim",
-        "8",
-        "--criterion",
-        "variator_distillation",
-        "--max-update",
-        "60",
+        *("fairseq-train", texts, "--save-dir", tmp_path, *COMMON, "--arch", "variator"),
+        *("--backbone-path", backbone, "--prompt-end", "<sep>", "--compression-ratio", "3"),
+        *("--bottleneck-dim", "8", "--criterion", "variator_distillation", "--max-update", "60"),
     )
     distances = log.values("distance", "valid")
     assert distances[-1] < distances[0]
@@ -120,21 +79,9 @@ def test_compressed_prompts_are_answered(texts, backbone, tmp_path):
 
 def test_a_prompt_end_that_is_no_symbol(texts, backbone, tmp_path):
     result = run(
-        "fairseq-train",
-        texts,
-        "--save-dir",
-        tmp_path,
-        *COMMON,
-        "--arch",
-        "variator",
-        "--backbone-path",
-        backbone,
-        "--prompt-end",
-        "<end>",
-        "--criterion",
-        "variator_distillation",
-        "--max-update",
-        "1",
+        *("fairseq-train", texts, "--save-dir", tmp_path, *COMMON, "--arch", "variator"),
+        *("--backbone-path", backbone, "--prompt-end", "<end>"),
+        *("--criterion", "variator_distillation", "--max-update", "1"),
         check=False,
     )
     assert result.status != 0

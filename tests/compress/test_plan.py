@@ -132,7 +132,7 @@ def plan_for(folders, task, tmp_path, **options):
     teacher = Path(save_model(tmp_path / "t.pt", task, "transformer", **SHAPE))
     first, *more = folders
     request = Request(
-        teacher, first, tmp_path / "out", "distil", HALF, CPU, more_data=tuple(more), **options
+        *(teacher, first, tmp_path / "out", "distil", HALF, CPU), more_data=tuple(more), **options
     )
     return make_plan(request)
 

@@ -123,8 +123,7 @@ def test_alpha_0_equals_fairseqs_criterion(task, teacher_path):
     for sentence_avg in (False, True):
         for prefix in (0, 2):
             ours = make_criterion(
-                task,
-                teacher_path,
+                *(task, teacher_path),
                 distillation_alpha=0.0,
                 ignore_prefix_size=prefix,
                 report_accuracy=True,

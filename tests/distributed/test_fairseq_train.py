@@ -14,19 +14,9 @@ def spawn(data, folder, *options, check=True):
     """
     for _ in range(3):
         result = run(
-            "python",
-            REPO / "tests/distributed/spawning_train.py",
-            data,
-            *TRAIN,
-            *options,
-            "--user-dir",
-            REPO / "pet_fairseq",
-            "--save-dir",
-            folder,
-            "--distributed-backend",
-            "gloo",
-            "--ddp-backend",
-            "legacy_ddp",
+            *("python", REPO / "tests/distributed/spawning_train.py", data, *TRAIN, *options),
+            *("--user-dir", REPO / "pet_fairseq", "--save-dir", folder),
+            *("--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"),
             cwd=folder,
             check=False,
         )

@@ -70,9 +70,7 @@ def test_bytes_of_a_student_for_marian(tmp_path):
             parameter.data.add_(torch.randn_like(parameter))
 
     made = make(
-        tmp_path / "data",
-        "marian_student",
-        sentence_pieces,
+        *(tmp_path / "data", "marian_student", sentence_pieces),
         **{"share_all_embeddings": True, "max_source_positions": 60, "max_target_positions": 60},
         change=train,
     )

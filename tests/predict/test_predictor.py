@@ -130,7 +130,7 @@ def test_classes_of_a_model_with_a_decoder(bart, ratio):
         source = torch.tensor([row])
         with torch.no_grad():
             logits, _ = model(
-                source, torch.tensor([len(row)]), previous, classification_head_name=HEAD
+                *(source, torch.tensor([len(row)]), previous), classification_head_name=HEAD
             )
         expected = dict(zip(LABELS, logits[0].softmax(dim=0).tolist()))
         assert answer["probabilities"] == pytest.approx(expected, abs=1e-5)
@@ -382,7 +382,7 @@ def test_folders_that_hold_no_checkpoint_of_ours(classifier, file, message, tmp_
 def test_two_files_of_one_ratio(classifier, tmp_path):
     """The first one's weights would run with the second one's options."""
     model = make_variator(
-        classifier.task, classifier.backbone, compression_ratio=2, adapter_activation="none"
+        *(classifier.task, classifier.backbone), compression_ratio=2, adapter_activation="none"
     )
     options = Namespace(**vars(model.cfg))
     path = tmp_path / "other.pt"

@@ -39,10 +39,7 @@ def test_a_finished_stage_is_skipped(folder, capsys):
 def test_a_line_that_is_shown(folder, capsys):
     """When it is made, and not again."""
     stage = Stage(
-        "x",
-        ("x",),
-        ("sh", "-c", "echo 12 BLEU"),
-        folder / "runs/x",
+        *("x", ("x",), ("sh", "-c", "echo 12 BLEU"), folder / "runs/x"),
         kind=Kind.STDOUT,
         shown=True,
     )

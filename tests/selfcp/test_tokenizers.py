@@ -162,9 +162,7 @@ def test_a_tokenizer_that_puts_a_space_before_every_text(tmp_path):
         record = {"query": "a", "prompt": "b a", "response": "b"}
         (folder / "train.jsonl").write_text(json.dumps(record) + "\n")
         make_prompts(
-            {"train": folder / "train.jsonl"},
-            [],
-            folder / "bin",
+            *({"train": folder / "train.jsonl"}, [], folder / "bin"),
             template=Template(cue="a "),
             tokenizer=folder / "tokenizer.json",
         )

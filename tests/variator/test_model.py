@@ -174,7 +174,7 @@ def test_several_plugin_files_are_switched_per_call(task, tmp_path):
         alone[ratio] = output(model, batch)
         files[ratio] = save_plugins(tmp_path / f"{ratio}.pt", model, model.cfg)
     both = make_variator(
-        task, path, False, compression_ratio=2, plugin_path=f"{files[4]}:{files[8]}"
+        *(task, path, False), compression_ratio=2, plugin_path=f"{files[4]}:{files[8]}"
     )
     both.load_state_dict(torch.load(files[2], weights_only=True)["model"])
     assert both.ratios == [1, 2, 4, 8]

@@ -41,18 +41,8 @@ def test_sequence_level_rows_train_on_the_teachers_text(tmp_path):
 def test_an_ensemble_teaches_and_stands_beside_its_students(tmp_path):
     single = stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8", "scratch_seqkd")
     found = stages(
-        "multi30k",
-        tmp_path,
-        "--rows",
-        "kd",
-        "pet",
-        "kd_int8",
-        "scratch_seqkd",
-        "--teachers",
-        "3",
-        "--seeds",
-        "1",
-        "2",
+        *("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8", "scratch_seqkd"),
+        *("--teachers", "3", "--seeds", "1", "2"),
     )
     check_order(found)
     runs = tmp_path / "multi30k/small/teachers3"
