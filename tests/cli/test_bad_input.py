@@ -55,21 +55,6 @@ def test_missing_teacher(data, tmp_path):
     )
 
 
-def test_teacher_option_is_required(data, tmp_path):
-    options = ("--criterion", "pet_distillation")
-    refuses(train(data, tmp_path, *PET, *options, check=False), "--teacher-path: missing")
-
-
-def test_truncated_teacher(data, teacher, tmp_path):
-    cut = tmp_path / "cut.pt"
-    cut.write_bytes(teacher.read_bytes()[: teacher.stat().st_size // 2])
-    options = ("--criterion", "pet_distillation", "--teacher-path", cut)
-    refuses(
-        train(data, tmp_path / "run", *PET, *options, check=False),
-        *("--teacher-path", cut, "cut short, damaged"),
-    )
-
-
 def test_teacher_with_another_dictionary(data, teacher, tmp_path):
     write_text(tmp_path / "raw", {"train": 300, "valid": 30, "test": 30}, seed=5)
     other = preprocess(tmp_path / "raw", tmp_path / "bin")

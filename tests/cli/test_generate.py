@@ -1,4 +1,4 @@
-"""fairseq-generate, -interactive and -validate with checkpoints of this package."""
+"""fairseq-generate and -validate with checkpoints of this package."""
 
 import math
 
@@ -17,16 +17,6 @@ def test_generate_scores_a_plain_checkpoint_as_fairseq_does(teacher, data):
     result = run("fairseq-generate", data, "--path", teacher, *USER_DIR, *ALL, *SHORT)
     scores = [float(score) for _, score, _ in result.printed("H")]
     assert len(scores) == 30 and all(score < 0 and math.isfinite(score) for score in scores)
-
-
-def test_interactive(student, data):
-    folder, _ = student
-    out = run(
-        *("fairseq-interactive", data, "--path", folder / "checkpoint_best.pt", *USER_DIR),
-        *("-s", "de", "-t", "en", *SHORT),
-        text_in="a1 a2 a3\n\na0 unheard\n",
-    ).output
-    assert [f"H-{i}\t" in out for i in range(3)] == [True] * 3
 
 
 def test_validate_reports_kl(student, data, tmp_path):
