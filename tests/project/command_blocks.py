@@ -70,6 +70,9 @@ BLOCKS = {
         "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
     },
     "CONTRIBUTING.md": {"make env": INSTALLS},
+    "examples/cpp/README.md": {
+        "cd examples/cpp": "tests/export/test_cpp.py::test_the_same_lines",
+    },
     "docs/bank.md": {"pet-fairseq bank build": "tests/cli/test_bank.py::test_generation"},
     "docs/baselines.md": {
         "fairseq-train BIN --user-dir pet_fairseq --arch can": (
