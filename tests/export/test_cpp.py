@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pet_fairseq.predict.onnx_model import PIECES
+from tests.packages import ONNX, need
 
-for package in ("onnx", "onnxruntime", "onnxscript", "tokenizers"):
-    pytest.importorskip(package)
+need(*ONNX, "tokenizers")
 
 from pet_fairseq.export.export import export  # noqa: E402
 from tests.cli.processes import in_process  # noqa: E402
