@@ -13,6 +13,7 @@ from pet_fairseq.checkpoints.translation_checks import check_one_language_pair
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import hash_file
 from pet_fairseq.nn.architectures import model_class
+from pet_fairseq.nn.layers import use_torch_gelu
 
 MERGE_FIRST = "merge it first by pet-fairseq export --to fairseq, and give the folder's model.pt"
 
@@ -64,6 +65,7 @@ def load_backbone(path: str, task) -> nn.Module:
     remedy = "give the data that it was trained on, or other data made with its dictionaries"
     check_dictionaries(state, path, "--backbone-path", task, remedy)
     backbone = build_model(state["cfg"].model, task)
+    use_torch_gelu(backbone)
     register_heads(backbone, state["model"])
     backbone.load_state_dict(state["model"], strict=True, model_cfg=state["cfg"].model)
     return backbone

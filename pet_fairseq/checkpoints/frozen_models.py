@@ -12,6 +12,7 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation_checks import check_translation_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.freezing import freeze
+from pet_fairseq.nn.layers import use_torch_gelu
 from pet_fairseq.nn.to_device import move_like
 
 
@@ -27,6 +28,7 @@ class FrozenModels:
             unwrap_checkpoint(model.eval())  # nothing is kept for a backward pass anyway
             freeze(model)
             leave_out_attention_weights(model)
+            use_torch_gelu(model)
 
     def like(self, parameter: Tensor) -> list[FairseqModel]:
         """The models on the parameter's device and in its dtype, moved at the first call only."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.nn.architectures import set_defaults
 from pet_fairseq.nn.gradients import zero_with_gradients
+from pet_fairseq.nn.layers import use_torch_gelu
 
 TOKEN_TYPES = 2
 LAYER_NORM_EPS = 1e-12
@@ -77,6 +78,7 @@ class BertModel(SharedStoredOnce, RobertaModel):
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = args.layer_norm_eps
+        use_torch_gelu(self)
 
     def forward(self, src_tokens, **options):
         """As RoBERTa's, but parameters that a batch does not use get gradients of 0."""

@@ -312,8 +312,11 @@ def scaled_attention(
 def attention_in_steps(
     q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], dropout: float
 ) -> Tensor:
-    """`fused_attention` in three operations, which keep all weights for the backward pass."""
-    return weighted_sum(attention_weights(q, k, bias), v, dropout)
+    """`fused_attention` in three operations, which keep all weights for the backward pass.
+
+    The softmax is computed in float32 and rounded once, without copies of the scores in float32.
+    """
+    return weighted_sum(F.softmax(attention_scores(q, k, bias), dim=-1), v, dropout)
 
 
 def weighted_sum(weights: Tensor, v: Tensor, dropout: float) -> Tensor:
@@ -361,8 +364,12 @@ def fused_attention(
 
 def attention_weights(q: Tensor, k: Tensor, bias: Optional[Tensor]) -> Tensor:
     """softmax(q k^T / sqrt(D) + bias) in float32 or wider: B x H x T x S."""
+    scores = attention_scores(q, k, bias)
+    return F.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+
+
+def attention_scores(q: Tensor, k: Tensor, bias: Optional[Tensor]) -> Tensor:
+    """q k^T / sqrt(D) + bias: B x H x T x S."""
     q = q * q.size(-1) ** -0.5  # before the product, which could overflow in half precision
     scores = q @ k.transpose(-1, -2)
-    if bias is not None:
-        scores = scores + bias
-    return F.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    return scores if bias is None else scores + bias

@@ -2,9 +2,11 @@
 
 from argparse import Namespace
 
+import torch.nn.functional as F
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.modules.gelu import gelu
 from torch import nn
 
 from pet_fairseq.errors import UserError
@@ -18,6 +20,17 @@ def wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     min_params = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
     return fsdp_wrap(layer, min_num_params=min_params)
+
+
+def use_torch_gelu(model: nn.Module) -> None:
+    """Replace fairseq's GELU in all layers by torch's, which gives the same values.
+
+    Of half precision, fairseq's makes a copy in float32 and rounds what comes of it, as torch's
+    kernels do inside.
+    """
+    for module in model.modules():
+        if getattr(module, "activation_fn", None) is gelu:
+            module.activation_fn = F.gelu
 
 
 def attentions_of(layers: nn.ModuleList) -> dict[str, list[nn.Module]]:
