@@ -15,6 +15,8 @@ from fairseq.tasks import TASK_REGISTRY
 
 from pet_fairseq.cli import COMMANDS
 from pet_fairseq.recipes.commands import pipeline_of
+from pet_fairseq.recipes.translation import recipe
+from pet_fairseq.runner.check_options import check_training_options
 from pet_fairseq.runner.pipeline import Place
 from tests.project import command_blocks
 from tests.project.test_documents import DOCUMENTS, REPO
@@ -123,7 +125,9 @@ def recipes():
 
 
 @pytest.mark.paper
-def test_recipes_have_the_documented_rows(tmp_path):
+def test_recipes_have_the_documented_rows(tmp_path, monkeypatch):
+    stages = []  # of all recipes with options for fairseq-train, which one process reads
+    monkeypatch.setattr(recipe, "check_training_options", lambda _, ones: stages.extend(ones))
     (tmp_path / "model_options").write_text("--arch roberta")
     (tmp_path / "classes.txt").write_text("no 1\nyes 1\n")
     number = 0
@@ -147,6 +151,8 @@ def test_recipes_have_the_documented_rows(tmp_path):
             args.data = tmp_path
         pipeline_of(RECIPES[name], Place(name, tmp_path), args)
     assert number > 80
+    assert stages
+    check_training_options("the documents", stages)
 
 
 def test_scripts_and_their_options():
