@@ -261,3 +261,6 @@ def test_a_dictionary_of_another_model(model, records, tmp_path):
     with pytest.raises(UserError, match=r"the dict\.txt beside it lacks 'c'; give a folder of pet"):
         make_prompts(records, [], tmp_path / "bin", tokenizer=other / "tokenizer.json")
     assert not (tmp_path / "bin").exists()
+    (other / "dict.txt").unlink()
+    with pytest.raises(UserError, match=r"other/tokenizer\.json: has no dict\.txt beside it; give"):
+        make_prompts(records, [], tmp_path / "bin", tokenizer=other / "tokenizer.json")
