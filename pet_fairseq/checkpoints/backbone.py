@@ -7,7 +7,7 @@ import torch
 from fairseq.models import build_model
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints.dictionaries import check_dictionaries
+from pet_fairseq.checkpoints.dictionaries import check_dictionaries, check_labels, own_data
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation_checks import check_one_language_pair
 from pet_fairseq.errors import UserError
@@ -52,18 +52,24 @@ def read_backbone(path: str, option: str) -> dict:
     return state
 
 
-def load_backbone(path: str, task) -> nn.Module:
+def load_backbone(path: str, task, keeps_head: bool = False) -> nn.Module:
     """Load the model in a checkpoint, with its classification heads.
 
+    Args:
+        keeps_head: whether the heads stay as they are, so that their classes are the task's.
     Raises:
         UserError: no path, no such file, not a usable checkpoint, a model around another one, or
-            one with other dictionaries than the task's.
+            one with other dictionaries, or classes, than the task's.
     """
     if not path:
         raise UserError("--backbone-path: missing; give the checkpoint of the model to compress")
     state = read_backbone(path, "--backbone-path")
     remedy = "give the data that it was trained on, or other data made with its dictionaries"
     check_dictionaries(state, path, "--backbone-path", task, remedy)
+    trained = getattr(state["cfg"].task, "data", None)
+    if keeps_head and trained is not None:
+        folder = own_data(trained, path)
+        check_labels(path, "--backbone-path", task, remedy, folder, may_be_renamed=True)
     backbone = build_model(state["cfg"].model, task)
     use_torch_gelu(backbone)
     register_heads(backbone, state["model"])

@@ -137,11 +137,21 @@ def check_single_dictionary(
         )
 
 
-def check_labels(path: str, option: str, task: FairseqTask, remedy: str, trained: str) -> None:
+def check_labels(
+    path: str,
+    option: str,
+    task: FairseqTask,
+    remedy: str,
+    trained: str,
+    may_be_renamed: bool = False,
+) -> None:
     """Compare the classes that a checkpoint was trained with with the task's, if it has any.
 
     They are looked for in the folder that it was trained on and beside the checkpoint.
 
+    Args:
+        may_be_renamed: whether the task may have other names, such as `negative` for the `LABEL_0`
+            of a file that names none; but no name may stand for another class.
     Raises:
         UserError: names both files and the first difference.
     """
@@ -152,6 +162,11 @@ def check_labels(path: str, option: str, task: FairseqTask, remedy: str, trained
     files = [Path(first_folder(trained), name), Path(path).with_name("label") / "dict.txt"]
     file = next((f for f in files if f.is_file()), None)
     difference = difference_from(file, ours, option) if file is not None else ""
+    if difference and may_be_renamed and file is not None:
+        theirs = load_dictionary(file, option)
+        known = [name for name in ours.symbols[ours.nspecial :] if name in theirs]
+        if all(theirs.index(name) == ours.index(name) for name in known if name[0] != "<"):
+            return
     if difference:
         raise UserError(
             f"{option} {path}: made with other classes: {file} and {Path(task.cfg.data, name)} "
@@ -239,6 +254,26 @@ def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
 def dictionary_hash(dictionary: Dictionary) -> bytes:
     """SHA-256 of a dictionary's words in their order."""
     return hashlib.sha256("\n".join(dictionary.symbols).encode()).digest()
+
+
+def check_class_numbers(numbers: Iterable[int], classes: int, where: str) -> None:
+    """Check that sentences have classes that a head of so many classes knows.
+
+    A name that label/dict.txt lacks is its <unk>, which fairseq numbers below 0.
+
+    Args:
+        numbers: of the sentences' classes. where: names the data in the error.
+    Raises:
+        UserError: a sentence has none of them.
+    """
+    wrong = [number for number in numbers if not 0 <= number < classes]
+    if not wrong:
+        return
+    what = f"class number {wrong[0]}" if wrong[0] >= 0 else "a class that label/dict.txt lacks"
+    raise UserError(
+        f"{where}: a sentence has {what}, and the model has {classes} classes; give its labels the "
+        "names in the model's label/dict.txt, and fairseq-preprocess that file as --srcdict"
+    )
 
 
 def class_names(task) -> list[str]:

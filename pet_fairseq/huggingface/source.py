@@ -19,6 +19,7 @@ from pet_fairseq.huggingface.tokenizer_file import CONFIG, EXTRA, TokenizerFile,
 T = TypeVar("T")
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+POINTER = b"version https://git-lfs.github.com/spec/"  # what a clone without Git LFS has for a file
 
 
 class Config(dict):
@@ -166,7 +167,13 @@ def open_shards(index: Path) -> Weights:
 
 
 def open_file(path: Path) -> Weights:
-    """Open one file of tensors."""
+    """Open one file of tensors. Raises UserError if it is damaged, unsafe or only a pointer."""
+    with open(path, "rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise UserError(
+                f"{path}: is a pointer of Git LFS, not the file itself; run git lfs pull in its "
+                "folder, or download it by itself"
+            )
     return open_safetensors(path) if path.suffix == ".safetensors" else open_pickle(path)
 
 

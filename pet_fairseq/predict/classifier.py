@@ -20,7 +20,10 @@ class Classifier(Predictor):
     def __init__(self, model: nn.Module, task, *args, **options):
         cfg = task.cfg
         if cfg.regression_target:
-            raise UserError("--regression-target: the model has no classes; give one that has")
+            raise UserError(
+                "CHECKPOINT: gives a number for each text, since it was trained with "
+                "--regression-target, and no class; give a model that has classes"
+            )
         super().__init__(model, task, *args, **options)
         self.labels = [unescape_spaces(name) for name in class_names(task)]
 

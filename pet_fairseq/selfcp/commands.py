@@ -187,7 +187,8 @@ def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
     files += [(option, path) for option, path in models.items() if path is not None]
     for option, path in files:
         if not path.is_file():
-            raise UserError(f"{option} {path}: no such file")
+            what = "is a folder; give a file" if path.is_dir() else "no such file"
+            raise UserError(f"{option} {path}: {what}")
     if not splits and not args.text:
         raise UserError("--train: missing; give --train, --valid, --test or --text")
     given = [option for option, path in models.items() if path is not None]

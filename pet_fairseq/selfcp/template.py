@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import jinja2
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import Node
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.tokenizer_file import content
+from pet_fairseq.huggingface.tokenizer_file import OPTIONS, content
 from pet_fairseq.selfcp.prompts import Record
 
 TEMPLATE = "template.json"  # the template's file in a folder of data
+JINJA = "chat_template.jinja"  # Hugging Face's file of a chat template
 
 
 class Template(NamedTuple):
@@ -69,32 +73,25 @@ def read_template(folder: Path) -> Template:
 def read_chat_template(path: Path) -> Template:
     """What a model's chat template has around a question and its answer.
 
-    What stands behind the answer ends before the model's own end of text: data have fairseq's </s>
-    there, which has its place in an imported vocabulary.
+    The cue is what a finished conversation has between them, which may be more than the template
+    puts there for an answer to come: Qwen3 has an empty thought before an answer without thoughts,
+    Mistral a space. What stands behind the answer ends before the model's own end of text: data
+    have fairseq's </s> there, which has its place in an imported vocabulary.
 
     Args:
-        path: tokenizer_config.json, or the template itself (chat_template.jinja), whose special
-            pieces are named by the tokenizer_config.json beside it, if there is one.
+        path: tokenizer_config.json, or the template itself (chat_template.jinja).
     Raises:
         UserError: no such file or template, or one that does not show a question and an answer.
     """
-    beside = path if path.suffix == ".json" else path.with_name("tokenizer_config.json")
-    options = _read_template(beside, json.loads) if beside.is_file() or beside == path else {}
-    if beside != path and isinstance(options, dict):
-        options["chat_template"] = _read_template(path, str)
-    source = options.get("chat_template") if isinstance(options, dict) else None
-    if not isinstance(source, str):
-        raise UserError(f"--chat-template {path}: has no chat_template; give --cue in its place")
+    source, options = _find_template(path)
     question, answer = "\u2460question\u2460", "\u2460answer\u2460"  # no template has these
-    asked = [{"role": "user", "content": question}]
-    answered = [*asked, {"role": "assistant", "content": answer}]
+    said = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     try:
-        start = _render(source, asked, options, add_generation_prompt=True)
-        whole = _render(source, answered, options, add_generation_prompt=False)
+        text = _render(source, said, options)
     except jinja2.TemplateError as error:
         raise UserError(f"--chat-template {path}: {error}; give --cue in its place") from error
-    before, found, cue = start.partition(question)
-    _, ended, after = whole.partition(answer)
+    before, found, rest = text.partition(question)
+    cue, ended, after = rest.partition(answer)
     if not found or not ended:
         lacking = "an answer" if found else "a question"
         raise UserError(
@@ -104,6 +101,35 @@ def read_chat_template(path: Path) -> Template:
     return Template(before, cue, after.partition(end)[0] if end else after)
 
 
+def _find_template(path: Path) -> tuple[str, dict]:
+    """A chat template, and the options in tokenizer_config.json, which name the special pieces.
+
+    transformers 5 writes the template into a file beside tokenizer_config.json, older versions into
+    that, as a text or, if there are several for different uses, as a list.
+
+    Args:
+        path: as for `read_chat_template`; the other file is looked for beside it.
+    Raises:
+        UserError: a file is missing or not readable, or none has a template.
+    """
+    config = path if path.suffix == ".json" else path.with_name(OPTIONS)
+    options = _read_template(config, json.loads) if config.is_file() or config == path else {}
+    options = options if isinstance(options, dict) else {}
+    file = path if path != config else path.with_name(JINJA)
+    source = None if file == path else options.get("chat_template")
+    if isinstance(source, list):
+        named = {t.get("name"): t.get("template") for t in source if isinstance(t, dict)}
+        source = named.get("default")
+    if source is None and (file == path or file.is_file()):
+        source = _read_template(file, str)
+    if not isinstance(source, str):
+        raise UserError(
+            f"--chat-template {path}: has no chat_template, and there is no {JINJA} beside it; "
+            "give --cue in its place"
+        )
+    return source, options
+
+
 def _read_template(file: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(file.read_text(encoding="utf-8"))
@@ -111,13 +137,26 @@ def _read_template(file: Path, parse: Callable[[str], Any]) -> Any:
         raise UserError(f"--chat-template {file}: not readable ({error})") from error
 
 
-def _render(source: str, messages: list[dict], options: dict, **settings) -> str:
+class Generation(Extension):
+    """The marks `{% generation %}` around an answer, which only transformers needs: left out."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> list[Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _render(source: str, messages: list[dict], options: dict) -> str:
     """A conversation as a chat template shows it; `options` name the special pieces."""
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+    )
     environment.globals["raise_exception"] = _raise
     special = {name: content(v) for name, v in options.items() if name.endswith("_token")}
     special = {name: piece or "" for name, piece in special.items()}
-    return environment.from_string(source).render(messages=messages, **special, **settings)
+    template = environment.from_string(source)
+    return template.render(messages=messages, add_generation_prompt=False, **special)
 
 
 def _raise(message: str) -> NoReturn:

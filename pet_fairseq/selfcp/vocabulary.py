@@ -143,6 +143,11 @@ class TokenizerPieces(Vocabulary):
         """
         self.path = path
         self.tokenizer = load_segmenter(path)
+        if not path.with_name(DICTIONARY).is_file():
+            raise UserError(
+                f"--tokenizer {path}: has no {DICTIONARY} beside it; give the {TOKENIZER} in a "
+                "folder of pet-fairseq import-hf"
+            )
         dictionary = load_dictionary(path.with_name(DICTIONARY), "--tokenizer")
         pieces = pieces_in_order(self.tokenizer.get_vocab(), path)
         words = [UNKNOWN if piece is None else escape_spaces(piece) for piece in pieces]

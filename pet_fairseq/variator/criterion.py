@@ -25,6 +25,7 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.backbone import check_gives_logits
+from pet_fairseq.checkpoints.dictionaries import check_class_numbers
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.gradients import zero_with_gradients
 from pet_fairseq.nn.hooks import forward_hooks, given_arguments
@@ -208,7 +209,9 @@ class VariatorDistillationCriterion(FairseqCriterion):
         """Check what is needed to classify sentences.
 
         Raises:
-            UserError: the model has no such head, or its decoder no input.
+            UserError: the model has no such head, its decoder no input, or a sentence no class that
+                the head knows; the latter is looked for on CPUs only, since a GPU would be waited
+                for, and says so itself.
         """
         if self.head_name not in model.classification_heads:
             heads = ", ".join(model.classification_heads) or "those of another backbone"
@@ -220,6 +223,9 @@ class VariatorDistillationCriterion(FairseqCriterion):
             raise UserError(
                 "--add-prev-output-tokens: missing; an encoder-decoder classifies by its decoder"
             )
+        if sample["target"].device.type == "cpu":
+            classes = model.classification_heads[self.head_name].out_proj.out_features
+            check_class_numbers(sample["target"].view(-1).tolist(), classes, self.task.cfg.data)
 
     def task_loss(
         self, model, output, sample: dict, classes: bool

@@ -83,7 +83,7 @@ class VariatorModel(BackboneWrapper):
             UserError: wrong options, or files that cannot be used or do not fit each other.
         """
         check_options(cfg)
-        backbone = load_backbone(cfg.backbone_path, task)
+        backbone = load_backbone(cfg.backbone_path, task, keeps_head=True)
         dictionary = task.source_dictionary
         model = cls(cfg, backbone, dictionary.pad(), prompt_end_index(cfg, backbone, dictionary))
         for path in filter(None, cfg.plugin_path.split(os.pathsep)):

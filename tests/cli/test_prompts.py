@@ -124,7 +124,7 @@ def test_another_model_than_that_of_the_folder(made, tmp_path):
     [
         ((), "--train: missing; give --train, --valid, --test or --text"),
         (("--train", "NONE"), "--train NONE: no such file"),
-        (("--train", "FOLDER"), "no such file"),
+        (("--train", "FOLDER"), "is a folder; give a file"),
         (("--test", "TEST", "--text", "TEST", "NONE"), "--text NONE: no such file"),
         (("--test", "TEST", "--spm", "NONE"), "--spm NONE: no such file"),
         (("--test", "TEST"), "--spm: missing; give a model, or --train or --text to train one on"),

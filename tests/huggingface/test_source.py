@@ -34,6 +34,14 @@ def write_shards(folder):
     return index
 
 
+def test_a_clone_without_its_large_files(tmp_path, refused):
+    """Git LFS leaves a pointer where `git clone` runs without it."""
+    write_llama(tmp_path / "hf")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n"
+    (tmp_path / "hf/model.safetensors").write_text(pointer)
+    refused(tmp_path / "hf", "model.safetensors: is a pointer of Git LFS", "run git lfs pull")
+
+
 def test_a_missing_shard(tmp_path, refused):
     index = write_shards(tmp_path / "hf")
     (tmp_path / "hf/model-00002-of-00002.safetensors").unlink()

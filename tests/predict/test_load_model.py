@@ -15,6 +15,7 @@ from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
+from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.predict.load_model import predictor_class
 from tests.predict.imported import write_classifier
 from tests.predict.made import make_classifier, make_translator, save_with_task
@@ -132,3 +133,10 @@ def test_a_task_that_completes_lines_is_refused():
     task = SimpleNamespace(complete_line=str)
     with pytest.raises(UserError, match=r"CHECKPOINT: .*; ask it by fairseq-interactive"):
         predictor_class(nn.Module(), task, "CHECKPOINT")
+
+
+def test_a_model_that_gives_numbers_is_refused():
+    """As import-hf makes of a classifier with one label; nobody typed --regression-target."""
+    task = SimpleNamespace(cfg=SimpleNamespace(regression_target=True))
+    with pytest.raises(UserError, match=r"^CHECKPOINT: gives a number for each text"):
+        Classifier(nn.Module(), task)

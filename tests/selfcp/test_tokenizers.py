@@ -187,6 +187,43 @@ def test_chat_template(tmp_path):
     assert read_chat_template(alone) == Template("[", "]", "!")
 
 
+def test_a_chat_template_beside_its_options(tmp_path):
+    """As transformers 5 writes them; and several templates in one file, as 4 did."""
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text('{"eos_token": "<|end|>"}')
+    (tmp_path / "chat_template.jinja").write_text(CHAT)
+    expected = Template("<|start|>b\n", "<|end|>\n<|start|>b\n", "")
+    assert read_chat_template(config) == expected
+    named = [{"name": "tools", "template": "no"}, {"name": "default", "template": CHAT}]
+    config.write_text(json.dumps({"chat_template": named, "eos_token": "<|end|>"}))
+    (tmp_path / "chat_template.jinja").unlink()
+    assert read_chat_template(config) == expected
+    config.write_text(json.dumps({"chat_template": named[:1]}))
+    with pytest.raises(UserError, match=r"has no chat_template, and there is no chat_template\."):
+        read_chat_template(config)
+
+
+@pytest.mark.parametrize(
+    ("answer", "cue"),
+    [
+        # Qwen3's answers follow an empty thought, for which the model is not asked
+        ("<a>{{ '<think></think>' if loop.last }}{{ m.content }}.", "</q><a><think></think>"),
+        # Mistral's follow a space, and Zephyr-like templates ask for no answer at all
+        (" {{ m.content }}.", "</q> "),
+        # transformers' own tags
+        ("<a>{% generation %}{{ m.content }}.{% endgeneration %}{% break %}", "</q><a>"),
+    ],
+)
+def test_what_stands_before_an_answer(answer, cue, tmp_path):
+    file = tmp_path / "chat_template.jinja"
+    file.write_text(
+        "{% for m in messages %}{% if m.role == 'user' %}<q>{{ m.content }}</q>{% else %}"
+        + answer
+        + "{% endif %}{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
+    )
+    assert read_chat_template(file) == Template("<q>", cue, ".")
+
+
 @pytest.mark.parametrize(
     "text, reason",
     [
@@ -224,3 +261,6 @@ def test_a_dictionary_of_another_model(model, records, tmp_path):
     with pytest.raises(UserError, match=r"the dict\.txt beside it lacks 'c'; give a folder of pet"):
         make_prompts(records, [], tmp_path / "bin", tokenizer=other / "tokenizer.json")
     assert not (tmp_path / "bin").exists()
+    (other / "dict.txt").unlink()
+    with pytest.raises(UserError, match=r"other/tokenizer\.json: has no dict\.txt beside it; give"):
+        make_prompts(records, [], tmp_path / "bin", tokenizer=other / "tokenizer.json")

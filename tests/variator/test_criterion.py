@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from fairseq.utils import convert_padding_direction
@@ -245,11 +246,40 @@ def test_refused_by_name(class_task, tmp_path):
     path = save_classifier(tmp_path / "b.pt", class_task, arch, **options)
     model = make_variator(class_task, path)
     sample = make_sentences(class_task, [3, 7])
+    for wrong, what in ((-1, "a class that label/dict.txt lacks"), (3, "class number 3")):
+        target = torch.tensor([[0], [wrong]])
+        with pytest.raises(UserError, match=f"^x: a sentence has {what}, and the model has 3 cl"):
+            make_criterion(class_task)(model, sample | {"target": target})
     with pytest.raises(UserError, match=r"name other: .* give one of sentence_cl"):
         make_criterion(class_task, head="other")(model, sample)
     del sample["net_input"]["prev_output_tokens"]
     with pytest.raises(UserError, match="--add-prev-output-tokens: missing"):
         make_criterion(class_task)(model, sample)
+
+
+@pytest.mark.parametrize(
+    ("names", "refused"), [("abc", False), ("xyz", False), ("xbc", False), ("bac", True)]
+)
+def test_the_classes_are_those_of_the_head(names, refused, task, tmp_path):
+    """Plugins leave the head alone: a name may be another one, but not that of another class."""
+    labels = {}
+    for folder, letters in (("theirs", "abc"), ("ours", names)):
+        (tmp_path / folder / "label").mkdir(parents=True)
+        file = tmp_path / folder / "label/dict.txt"
+        file.write_text("".join(f"{letter} 1\n" for letter in letters))
+        labels[folder] = Dictionary.load(str(file))
+    cfg = SentencePredictionConfig(data=str(tmp_path / "ours"), num_classes=3, max_positions=64)
+    class_task = SentencePredictionTask(cfg, task.source_dictionary, labels["ours"])
+    model, args = make_model(class_task, BACKBONES["bart"][0], **BACKBONES["bart"][1])
+    model.register_classification_head(HEAD, num_classes=3)
+    args._name = BACKBONES["bart"][0]
+    trained = {"_name": "sentence_prediction", "data": str(tmp_path / "theirs")}
+    save_state(tmp_path / "b.pt", model, args, trained)
+    if not refused:
+        make_variator(class_task, str(tmp_path / "b.pt"))
+        return
+    with pytest.raises(UserError, match=r"--backbone-path .*: made with other classes: .*'a' ag"):
+        make_variator(class_task, str(tmp_path / "b.pt"))
 
 
 def test_a_task_loss_needs_logits(task, tmp_path):

@@ -10,7 +10,7 @@ import torch
 from fairseq.tasks import FairseqTask
 from torch import nn
 
-from pet_fairseq.checkpoints.dictionaries import class_names
+from pet_fairseq.checkpoints.dictionaries import check_class_numbers, class_names
 from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.checkpoints.subsets import read_batches
 from pet_fairseq.devices import check_device
@@ -40,8 +40,8 @@ def class_scores(
         is right and 0 for the others, in their order.
     Raises:
         UserError: not such a model, data with other dictionaries, no such subset, one without
-            classes or with a text that is longer than a batch or than the model takes, or no such
-            class or device.
+            classes, with classes that the model lacks, or with a text that is longer than a batch
+            or than the model takes, or no such class or device.
     """
     device = check_device(device)
     model, task = load_classifier(checkpoint, data)
@@ -60,6 +60,7 @@ def class_scores(
         options = {"features_only": True, "classification_head_name": head}
         logits, _ = model(**sample["net_input"], **options)
         classes, answers = sample["target"].view(-1).tolist(), logits.argmax(dim=-1).tolist()
+        check_class_numbers(classes, logits.size(-1), f"--subset {subset} of {data}")
         found |= zip(sample["id"].tolist(), zip(classes, answers))
         tokens += sample["ntokens"]
     pairs = [found[i] for i in sorted(found)]

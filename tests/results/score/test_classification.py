@@ -136,6 +136,7 @@ def test_refused(tmp_path):
             (regression, (texts, labels), "was trained with --regression-target and has no class"),
             (made.backbone, (["w1", "w2 " * 40], labels), "a sentence has 42 tokens, and the mod"),
             (made.backbone, (texts, []), "--subset test: has no classes in"),
+            (made.backbone, (texts, ["0", "1"]), "--subset test of .*: a sentence has a class th"),
             (made.backbone, (texts, labels, other[0]), "CHECKPOINT .*: entry 4 is 'w0' against"),
             (made.backbone, (texts, labels, other[1]), "CHECKPOINT .*: entry 9 is 'w5' against"),
             (made.backbone, (texts, labels, other[2]), "made with other classes: .*'bad' against"),
