@@ -169,9 +169,11 @@ def _prompts(args: Namespace) -> None:
 
 def _template(args: Namespace) -> "Template":
     from pet_fairseq.selfcp.template import Template, read_chat_template
+    from pet_fairseq.selfcp.vocabulary import words_beside
 
     if args.chat_template is not None:
-        return read_chat_template(args.chat_template)._replace(between=args.between)
+        words = words_beside(args.tokenizer) if args.tokenizer is not None else ()
+        return read_chat_template(args.chat_template, words)._replace(between=args.between)
     return Template(args.before, args.cue, args.after, args.between)
 
 

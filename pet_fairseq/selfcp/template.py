@@ -1,7 +1,7 @@
 """Templates: what stands around the parts of a record, also as a model's chat template has it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -70,7 +70,7 @@ def read_template(folder: Path) -> Template:
         raise UserError(f"{path}: not readable ({error}); make the data again") from error
 
 
-def read_chat_template(path: Path) -> Template:
+def read_chat_template(path: Path, words: Container[str] = ()) -> Template:
     """What a model's chat template has around a question and its answer.
 
     The cue is what a finished conversation has between them, which may be more than the template
@@ -80,6 +80,8 @@ def read_chat_template(path: Path) -> Template:
 
     Args:
         path: tokenizer_config.json, or the template itself (chat_template.jinja).
+        words: of the imported vocabulary. An end of text among them is not the one of config.json,
+            which has become </s>: it stays behind the answer.
     Raises:
         UserError: no such file or template, or one that does not show a question and an answer.
     """
@@ -98,7 +100,7 @@ def read_chat_template(path: Path) -> Template:
             f"--chat-template {path}: has no place for {lacking}; give --cue in its place"
         )
     end = content(options.get("eos_token"))
-    return Template(before, cue, after.partition(end)[0] if end else after)
+    return Template(before, cue, after.partition(end)[0] if end and end not in words else after)
 
 
 def _find_template(path: Path) -> tuple[str, dict]:

@@ -143,12 +143,7 @@ class TokenizerPieces(Vocabulary):
         """
         self.path = path
         self.tokenizer = load_segmenter(path)
-        if not path.with_name(DICTIONARY).is_file():
-            raise UserError(
-                f"--tokenizer {path}: has no {DICTIONARY} beside it; give the {TOKENIZER} in a "
-                "folder of pet-fairseq import-hf"
-            )
-        dictionary = load_dictionary(path.with_name(DICTIONARY), "--tokenizer")
+        dictionary = words_beside(path)
         pieces = pieces_in_order(self.tokenizer.get_vocab(), path)
         words = [UNKNOWN if piece is None else escape_spaces(piece) for piece in pieces]
         absent = [word for word in words if word not in dictionary]
@@ -166,6 +161,21 @@ class TokenizerPieces(Vocabulary):
         """Copy tokenizer.json and dict.txt: the model knows words by their places there."""
         for name in (TOKENIZER, DICTIONARY):
             shutil.copyfile(self.path.with_name(name), folder / name)
+
+
+def words_beside(tokenizer: Path) -> Dictionary:
+    """The dictionary that pet-fairseq import-hf wrote beside a tokenizer.json.
+
+    Raises:
+        UserError: it is missing or not readable.
+    """
+    path = tokenizer.with_name(DICTIONARY)
+    if not path.is_file():
+        raise UserError(
+            f"--tokenizer {tokenizer}: has no {DICTIONARY} beside it; give the {TOKENIZER} in a "
+            "folder of pet-fairseq import-hf"
+        )
+    return load_dictionary(path, "--tokenizer")
 
 
 def open_vocabulary(folder: Path) -> Vocabulary:

@@ -176,6 +176,8 @@ def test_chat_template(tmp_path):
     template = read_chat_template(config)
     # the model's end of text is left to the </s> that ends every response
     assert template == Template("<|start|>b\n", "<|end|>\n<|start|>b\n", "")
+    # where config.json names another one, that has become </s>, and this one is a word like others
+    assert read_chat_template(config, ["<|end|>"]) == template._replace(after="<|end|>\n")
     (tmp_path / "beside").mkdir()
     (tmp_path / "beside/chat_template.jinja").write_text(CHAT)
     assert read_chat_template(tmp_path / "beside/chat_template.jinja").after == "<|end|>\n"
