@@ -264,7 +264,7 @@ def find_subword_file(words: Dictionary, folders: list[Path], missing: str, reme
     if not file and has_pieces(words):
         raise UserError(
             f"{missing}: the model's words are pieces, and there is no bpe.codes or spm.model in "
-            f"{', '.join(map(str, folders))}; {remedy}"
+            f"{', '.join(dict.fromkeys(map(str, folders)))}; {remedy}"
         )
     return file
 
