@@ -41,6 +41,9 @@ FAIRSEQ_ERRORS = {
     r"Could not infer language pair": "--source-lang and --target-lang: missing, and the data "
     "folder does not tell; give them, or the folder that fairseq-preprocess wrote",
     r"Torch not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs": NO_GPU,
+    r"Could not infer model type|Replacement index \d+ out of range": "the checkpoint's "
+    "architecture is another plugin's; write `import pet_fairseq` into that plugin's __init__.py "
+    "and give its folder to --user-dir",
     r"Neither args nor cfg exist": f"the checkpoint has no `cfg` or `args`; {WHOLE}",
     r"'best_loss'$": f"the checkpoint has no `optimizer_history`; {WHOLE}, or unpack one that "
     "pet-fairseq pack wrote",

@@ -10,6 +10,7 @@ from pathlib import Path
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor
 
+from pet_fairseq.checkpoints.known_models import check_architecture
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import derived_state, save_state
 from pet_fairseq.errors import UserError
@@ -31,6 +32,7 @@ def keep_layers(checkpoint: str, layers: dict[str, str], out: Path) -> None:
     """
     check_out_file(out)
     state = load_checkpoint(checkpoint, "CHECKPOINT")
+    check_architecture(state["cfg"], checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
     if not issubclass(model_class(args), TransformerModelBase):
         raise UserError(

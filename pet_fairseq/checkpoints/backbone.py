@@ -8,6 +8,7 @@ from fairseq.models import build_model
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, check_labels, own_data
+from pet_fairseq.checkpoints.known_models import check_architecture, naming_mismatch
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation_checks import check_one_language_pair
 from pet_fairseq.errors import UserError
@@ -40,6 +41,7 @@ def read_backbone(path: str, option: str) -> dict:
             multilingual one.
     """
     state = load_checkpoint(path, option)
+    check_architecture(state["cfg"], path, option)
     check_one_language_pair(state, path, option)
     kind = model_class(state["cfg"].model)
     if can_be_merged(kind):
@@ -73,7 +75,8 @@ def load_backbone(path: str, task, keeps_head: bool = False) -> nn.Module:
     backbone = build_model(state["cfg"].model, task)
     use_torch_gelu(backbone)
     register_heads(backbone, state["model"])
-    backbone.load_state_dict(state["model"], strict=True, model_cfg=state["cfg"].model)
+    with naming_mismatch(state["cfg"], path, "--backbone-path"):
+        backbone.load_state_dict(state["model"], strict=True, model_cfg=state["cfg"].model)
     return backbone
 
 

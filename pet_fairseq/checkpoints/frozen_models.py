@@ -8,6 +8,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
+from pet_fairseq.checkpoints.known_models import naming_mismatch
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation_checks import check_translation_model
 from pet_fairseq.errors import UserError
@@ -52,7 +53,8 @@ def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenMode
 
     Raises:
         UserError: an empty path, or a file that is missing, damaged or unsafe, made for other
-            dictionaries, or of a model that does not translate text from left to right.
+            dictionaries, of a model that does not translate text from left to right or is another
+            plugin's, or with parameters that are not the model's.
     """
     if not all(paths.split(os.pathsep)):
         raise UserError(
@@ -65,7 +67,8 @@ def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenMode
         check_translation_model(state, path, option)
         remedy = "give one that was trained on data made with the same dictionaries"
         check_dictionaries(state, path, option, task, remedy)
-        models.append(_load(state, task))
+        with naming_mismatch(state["cfg"], path, option):
+            models.append(_load(state, task))
     return FrozenModels(models)
 
 

@@ -24,6 +24,7 @@ from pet_fairseq.checkpoints.dictionaries import (
     own_data,
     trained_languages,
 )
+from pet_fairseq.checkpoints.known_models import check_architecture, check_task, naming_mismatch
 from pet_fairseq.checkpoints.model_files import find_model_files
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation_checks import (
@@ -64,9 +65,12 @@ def build_from_state(
         options: new values for options of the model.
     Raises:
         UserError: no such data folder, one with other dictionaries than the checkpoint's, files
-            that do not fit together, a multilingual model, or an option that the model lacks.
+            that do not fit together, a multilingual model, one of another plugin's architecture
+            or task, parameters that are not the model's, or an option that the model lacks.
     """
     path, cfg = paths[0], state["cfg"]
+    check_architecture(state["cfg"], path, option)
+    check_task(state["cfg"], path, option)
     if len(paths) > 1:
         options["plugin_path"] = os.pathsep.join(paths[1:])
     override_model_options(cfg, options, option)
@@ -89,7 +93,8 @@ def build_from_state(
         task = tasks.setup_task(cfg.task, from_checkpoint=True)
     check_dictionaries(state, path, option, task, DATA_REMEDY, trained)
     check_labels(path, option, task, DATA_REMEDY, trained)
-    (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+    with naming_mismatch(state["cfg"], path, option):
+        (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return model.eval(), task
 
 
@@ -163,7 +168,8 @@ def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, Tran
     Args:
         option: names the path in errors.
     Raises:
-        UserError: not a left-to-right encoder-decoder Transformer, or data that is not for it.
+        UserError: not a left-to-right encoder-decoder Transformer, parameters that are not its own,
+            or data that is not for it.
     """
     state = load_checkpoint(path, option)
     cfg = state["cfg"]
@@ -175,7 +181,8 @@ def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, Tran
         )
     task = load_task(cfg.task, data)
     check_dictionaries(state, path, option, task, DATA_REMEDY)
-    models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+    with naming_mismatch(state["cfg"], path, option):
+        models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return models[0], task
 
 

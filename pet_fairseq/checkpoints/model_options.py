@@ -13,6 +13,7 @@ from fairseq.models import (
     MODEL_DATACLASS_REGISTRY,
 )
 
+from pet_fairseq.checkpoints.known_models import check_architecture
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, command_line_options
@@ -26,7 +27,9 @@ def model_options(path: str) -> list[str]:
     Raises:
         UserError: an unreadable file, or a model without a named architecture.
     """
-    args = load_options(path, "CHECKPOINT")["model"]
+    cfg = load_options(path, "CHECKPOINT")
+    check_architecture(cfg, path, "CHECKPOINT")
+    args = cfg["model"]
     arch = str(architecture_name(args))
     if arch not in ARCH_MODEL_REGISTRY or arch not in ARCH_CONFIG_REGISTRY:
         raise UserError(f"CHECKPOINT {path}: its model has no named architecture but {arch!r}")

@@ -137,6 +137,8 @@ def what_is_missing(state: Any) -> str:
         return "has no `model`, the parameters"
     if not isinstance(model, dict) or not all(map(torch.is_tensor, model.values())):
         return "its `model` is not a dict of tensors"
+    if any("flat_param" in name for name in model):  # fairscale's name of several in one
+        return "holds a part of the model, as --use-sharded-state writes one for each GPU"
     if cfg is None and state.get("args") is None:
         return "has no `cfg` or `args`, the options that it was trained with"
     if cfg is not None and not isinstance(cfg, (dict, omegaconf.DictConfig)):

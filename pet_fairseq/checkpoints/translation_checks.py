@@ -7,6 +7,7 @@ from fairseq.models.nat import FairseqNATModel
 from omegaconf import DictConfig
 from torch import Tensor
 
+from pet_fairseq.checkpoints.known_models import check_architecture
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
@@ -25,8 +26,9 @@ def check_translation_model(state: dict, path: str, option: str) -> None:
     Args:
         state: of a loaded checkpoint; option: names its path in errors.
     Raises:
-        UserError: a multilingual, non-autoregressive or speech model.
+        UserError: a multilingual, non-autoregressive or speech model, or one of another plugin.
     """
+    check_architecture(state["cfg"], path, option)
     check_one_language_pair(state, path, option)
     options = state["cfg"].model
     model = f"{option} {path}: {architecture_name(options)}"

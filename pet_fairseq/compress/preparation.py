@@ -349,7 +349,8 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
         return translation_stages(given, teacher, given.engine, in_pieces), given.layout.corpus_text
     opened = open_teacher(teacher, data_folders(given, teacher)[0] if given.is_mixed else None)
     # a file that is missing or not the teacher's is told now, not after the text is translated
-    opened.segmenter().check((line, "") for line in first_lines(given.text))
+    pairs = ((line, "") for line in first_lines(given.text))
+    opened.segmenter().check(pairs, ("--text", "--text"))
     assert opened.cfg is not None, "a model in CTranslate2 was dealt with"
     words = opened.task.cfg.data
     _, not_held = why_not_exported(opened.cfg.model, str(teacher))

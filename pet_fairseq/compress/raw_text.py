@@ -88,8 +88,8 @@ def write_pieces(
             the sources of `sets` are in its pieces, and are joined for the student.
         data: a folder with the teacher's dictionaries, None for the one that it names.
     Raises:
-        UserError: files whose numbers of lines differ, no pair that can be used, or no subword
-            model, or one that is not the teacher's.
+        UserError: files whose numbers of lines differ, no pair that can be used, no subword
+            model, or one that is not the teacher's, or capital letters that it does not know.
     """
     opened = open_teacher(teacher, data)
     task, segmenter = opened.task, opened.segmenter()
@@ -103,7 +103,8 @@ def write_pieces(
             for pair in pairs:
                 if engine is None:  # else the pieces are those of its own text, made just now
                     lines = islice(parallel(pair.source, pair.target), FIRST_LINES)
-                    segmenter.check((source.text, target.text) for source, target in lines)
+                    names = (str(pair.source), str(pair.target))
+                    segmenter.check(((one.text, other.text) for one, other in lines), names)
                 choose = first if pair is pairs[0] else drop_others(first, split)
                 write_pair(pair, split, choose, segmenter, writers, counts)
         for file in segmenter.files:

@@ -29,6 +29,7 @@ from pet_fairseq.predict.text import (
     Text,
     build_text_of,
     find_subword_file,
+    has_no_capitals,
     has_pieces,
     join_pieces,
     languages_of,
@@ -37,6 +38,7 @@ from pet_fairseq.predict.text import (
 
 FIRST_LINES = 1000  # of a text, by which it is seen whether a model knows its pieces
 MOST_UNKNOWN = 0.1  # of a text's pieces, if its subword model is the model's
+MOST_CAPITALS = 0.01  # of a text's pieces, if a model without capital letters is to read it
 PUT_IT = "put the subword model of the teacher's training text beside TEACHER"
 
 
@@ -104,15 +106,17 @@ class Segmenter:
         self.files = [Path(name) for name in dict.fromkeys((file, of_target)) if name]
         self.longest = tuple(limit - 1 for limit in task.max_positions())
 
-    def check(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def check(self, pairs: Iterable[tuple[str, str]], names: tuple[str, str]) -> None:
         """Raise UserError if a file segments text into too many pieces that are not the model's.
 
         Args:
-            pairs: source and target, either of which may be empty.
+            pairs: source and target, either of which may be empty. names: of these texts.
         """
         if not self.files:
             return
-        sides = zip(*(self.pair(*pair)[0] for pair in pairs))
+        sides = list(zip(*(self.pair(*pair)[0] for pair in pairs)))
+        for name, words, lines in zip(names, self.words, sides):
+            check_case(lines, words, name)
         for file, words, lines in zip((self.files[0], self.files[-1]), self.words, sides):
             if unknown := describe_unknown(lines, words):
                 raise UserError(f"{file}: {unknown}; {PUT_IT}")
@@ -157,6 +161,21 @@ def describe_unknown(lines: Iterable[str], words: Dictionary) -> Optional[str]:
     if share <= MOST_UNKNOWN:
         return None
     return f"{100 * share:.0f}% of its pieces are no words of {TEACHER}"
+
+
+def check_case(lines: Iterable[str], words: Dictionary, name: str) -> None:
+    """Raise UserError for a text with capital letters if a model has none; name: of the text.
+
+    The subword model is the right one then, if the pieces are known in lower case.
+    """
+    pieces = [piece for line in lines for piece in line.split()]
+    lower = (piece.lower() for piece in pieces if piece != piece.lower())
+    share = sum(piece in words for piece in lower) / max(1, len(pieces))
+    if share > MOST_CAPITALS and has_no_capitals(words):
+        raise UserError(
+            f"{name}: {100 * share:.0f}% of its pieces have capital letters, and the dictionary of "
+            f"{TEACHER} has none; put the text into lower case, as that of {TEACHER} was"
+        )
 
 
 def unknown_share(lines: Iterable[str], words: Dictionary) -> float:

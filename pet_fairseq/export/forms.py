@@ -16,7 +16,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError, first_given, option_of
-from pet_fairseq.export.ctranslate2 import NO_ROOM as NOT_IN_CTRANSLATE2
+from pet_fairseq.export.ctranslate2 import check_for_ctranslate2
 from pet_fairseq.export.fairseq import check_plain_form, plain_model, weights_in_use
 from pet_fairseq.huggingface.bert import FIRST_POSITION
 from pet_fairseq.huggingface.encoder_decoder import BIAS
@@ -131,20 +131,29 @@ def check_sizes(options: Namespace) -> None:
     for name in ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"):
         if getattr(options, name, None) not in (None, width):
             value = getattr(options, name)
-            refuse(f"{option_of(name)} {value} beside --encoder-embed-dim {width}")
+            what = f"{option_of(name)} {value} beside --encoder-embed-dim {width}"
+            refuse(what, way_out(options))
     if option := first_given(options, NO_ROOM):
-        in_engine = first_given(options, NOT_IN_CTRANSLATE2) is None
-        refuse(option, WAY_OUT if in_engine else "give --to fairseq")
+        refuse(option, way_out(options))
     if options.encoder_normalize_before != options.decoder_normalize_before:
         one = "--encoder-normalize-before or --decoder-normalize-before alone"
         refuse(one, "give --to onnx or --to fairseq")
     activation = getattr(options, "activation_fn", "relu")
     if activation not in ACTIVATIONS:
-        refuse(f"--activation-fn {activation}")
+        refuse(f"--activation-fn {activation}", way_out(options))
 
 
-def refuse(what: str, way_out: str = WAY_OUT, form: str = "no form of transformers") -> NoReturn:
-    raise UserError(f"--to huggingface: {form} has room for {what}; {way_out}")
+def way_out(options: Namespace) -> str:
+    """What to give in place of --to huggingface; CTranslate2 only if it has room for the model."""
+    try:
+        check_for_ctranslate2(options)
+    except UserError:
+        return "give --to fairseq"
+    return WAY_OUT
+
+
+def refuse(what: str, remedy: str = WAY_OUT, form: str = "no form of transformers") -> NoReturn:
+    raise UserError(f"--to huggingface: {form} has room for {what}; {remedy}")
 
 
 # --- the forms ------------------------------------------------------------------------------------
@@ -159,13 +168,13 @@ def m2m_100(model: Translation) -> Form:
     form = "M2M100, transformers' form of pre-norm models, "
     check_positions(model.options, form)
     if getattr(model.options, "no_decoder_final_norm", False):
-        refuse("--no-decoder-final-norm", form=f"{form}never")
+        refuse("--no-decoder-final-norm", way_out(model.options), form=f"{form}never")
     if model.source != model.target or not model.has_equal(*EMBEDDINGS.values(), OUTPUT):
         raise UserError(
             f"--to huggingface: {form}has one matrix for all embeddings and the output, and this "
             "model has several; train one with --share-all-embeddings on data of "
             "fairseq-preprocess --joined-dictionary, or a post-norm one (compress --student-form "
-            f"post-norm), or {WAY_OUT}"
+            f"post-norm), or {way_out(model.options)}"
         )
     words = model.source.symbols
     config = {"vocab_size": len(words), "tie_word_embeddings": True}
@@ -191,7 +200,7 @@ def fsmt(model: Translation) -> Form:
         raise UserError(
             f"--to huggingface: {form}has one matrix for the decoder's embeddings and the output, "
             "and this model has two; train one with --share-decoder-input-output-embed, or "
-            f"{WAY_OUT}"
+            f"{way_out(model.options)}"
         )
     config: dict[str, Any] = {
         "langs": list(model.languages),
@@ -285,7 +294,7 @@ def positions(table: Tensor, size: int) -> Tensor:
 def check_positions(options: Namespace, form: str) -> None:
     """Raises UserError if positions are learned."""
     if option := first_given(options, LEARNED):
-        refuse(option, form=f"{form}never")
+        refuse(option, way_out(options), form=f"{form}never")
 
 
 def config_of(

@@ -13,6 +13,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import nn
 
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
+from pet_fairseq.checkpoints.known_models import check_architecture
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.nn.architectures import build_without_memory, is_encoder_decoder
@@ -102,8 +103,10 @@ def stored_model(state: dict, path: str, option: str) -> nn.Module:
     """The model of a loaded checkpoint, shapes only.
 
     Raises:
-        UserError: not an encoder-decoder Transformer, or one that cannot be built so.
+        UserError: not an encoder-decoder Transformer, another plugin's, or one that cannot be built
+            so.
     """
+    check_architecture(state["cfg"], path, option)
     sizes = vocabulary_sizes(state["model"])
     source, target = sizes.values()
     if source is None or target is None:

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, open_dict
 from torch import Tensor
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, own_data
+from pet_fairseq.checkpoints.known_models import check_architecture, naming_mismatch
 from pet_fairseq.checkpoints.loading import load_task
 from pet_fairseq.checkpoints.model_files import find_model_files
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -80,6 +81,7 @@ def from_pretrained(
 
 def _load(path: str) -> dict:
     state = load_checkpoint(path, "path")
+    check_architecture(state["cfg"], path, "path")
     check_one_language_pair(state, path, "path")
     return state
 
@@ -115,7 +117,8 @@ def _translator(
         _override(state["cfg"], options)
         task = task or _build_task(cfg, data, file)
         check_dictionaries(state, file, "path", task, REMEDY, trained)
-        loaded, _ = checkpoint_utils.load_model_ensemble([file], task=task, state=state)
+        with naming_mismatch(state["cfg"], file, "path"):
+            loaded, _ = checkpoint_utils.load_model_ensemble([file], task=task, state=state)
         models += loaded
     with open_dict(cfg):
         cfg.task.data = data

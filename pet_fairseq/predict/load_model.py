@@ -29,6 +29,7 @@ from pet_fairseq.predict.text import (
     build_text,
     build_text_of,
     find_subword_file,
+    has_no_capitals,
     languages_of,
     options_of_text,
     parse_text_options,
@@ -130,6 +131,7 @@ def choose_text(
         SystemExit: a wrong option, after a message. UserError, OSError: unreadable files, or none
             for a model whose words are pieces.
     """
+    limits["no_capitals"] = has_no_capitals(dictionary)
     if not words:
         remedy = (
             "give --bpe with its options, as for fairseq-interactive, or --tokenizer space for "

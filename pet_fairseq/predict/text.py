@@ -1,6 +1,7 @@
 """Raw text as the model's dictionaries know it: fairseq-interactive's --tokenizer and --bpe."""
 
 import argparse
+import logging
 import math
 import re
 from collections import OrderedDict
@@ -28,6 +29,8 @@ from pet_fairseq.checkpoints.text_files import (
 from pet_fairseq.cli_command import OneLineParser
 from pet_fairseq.errors import UserError, option_of, user_message
 from pet_fairseq.predict.sentences import TextTooLongError
+
+logger = logging.getLogger(__name__)
 
 STEPS = ("tokenizer", "bpe")
 WORDS = 20_000  # that a BPE remembers
@@ -92,6 +95,8 @@ class Text:
         max_chars: characters of a text. max_word_chars: between two spaces of it; the time that
             some BPEs take grows with the square of this.
         files: of which the BPE was made.
+        no_capitals: whether the model knows no word with one; the first text that has some is
+            warned of, since the tokenizers of fairseq leave them in.
     """
 
     def __init__(
@@ -101,11 +106,13 @@ class Text:
         max_chars: float = math.inf,
         max_word_chars: float = math.inf,
         files: Sequence[Path] = (),
+        no_capitals: bool = False,
     ):
         self.steps = [step for step in (tokenizer, bpe) if step is not None]
         self.max_chars = max_chars
         self.max_word_chars = max_word_chars
         self.files = files
+        self.warns_of_capitals = no_capitals
         for step in self.steps:
             bound_cache(step)
 
@@ -131,6 +138,12 @@ class Text:
         self.check(text)
         for step in self.steps:
             text = step.encode(text)
+        if self.warns_of_capitals and text != text.lower():
+            self.warns_of_capitals = False
+            logger.warning(
+                "the text has capital letters and the model's dictionary has none, so that it "
+                "takes such words for unknown ones; give the text in lower case"
+            )
         return text
 
     def decode(self, text: str) -> str:
@@ -225,6 +238,12 @@ def bpe_options(file: str) -> dict[str, str]:
     return {"_name": "subword_nmt", "bpe_codes": file, "bpe_separator": "@@"}
 
 
+def has_no_capitals(words: Dictionary) -> bool:
+    """Whether a dictionary has letters in lower case only, as that of fairseq's IWSLT recipe."""
+    own = [word for word in words.symbols[words.nspecial :] if not word.startswith("<")]
+    return all(word == word.lower() for word in own) and any(word != word.upper() for word in own)
+
+
 def has_pieces(words: Dictionary) -> bool:
     """Whether a dictionary holds pieces of words; WordPiece marks its own by ##."""
     wordpiece = re.compile(r"##\w+")
@@ -245,7 +264,7 @@ def find_subword_file(words: Dictionary, folders: list[Path], missing: str, reme
     if not file and has_pieces(words):
         raise UserError(
             f"{missing}: the model's words are pieces, and there is no bpe.codes or spm.model in "
-            f"{', '.join(map(str, folders))}; {remedy}"
+            f"{', '.join(dict.fromkeys(map(str, folders)))}; {remedy}"
         )
     return file
 

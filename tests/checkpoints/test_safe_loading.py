@@ -140,6 +140,10 @@ def drop(state, *keys):
     ("change", "lack"),
     [
         (lambda state: drop(state, "model"), "has no `model`"),
+        (
+            lambda state: state.update(model={"encoder.flat_param_0": torch.ones(9)}),
+            "holds a part of the model, as --use-sharded-state writes one for each GPU",
+        ),
         (lambda state: state.update(model=[1]), "its `model` is not a dict of tensors"),
         (lambda state: state.update(model={"a": 1}), "its `model` is not a dict of tensors"),
         (lambda state: drop(state, "cfg"), "has no `cfg` or `args`"),

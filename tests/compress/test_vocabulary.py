@@ -163,3 +163,22 @@ def test_a_subword_model_of_another_text(in_pieces, tmp_path):
     assert not (tmp_path / "out").exists()
     with pytest.raises(UserError, match=message):
         corpus_stages(Given(teacher, tmp_path / "out", text=(files[0],)), teacher)
+
+
+def test_text_with_capital_letters_for_a_teacher_without(in_pieces, tmp_path):
+    """fairseq's IWSLT recipe puts all text into lower case; the subword model is the right one."""
+    teacher, files, _ = in_pieces
+    cased = [
+        write_lines(tmp_path / f"cased_{file.name}", map(str.title, read_lines(file)))
+        for file in files
+    ]
+    message = r"{}: \d+% of its pieces have capital letters, and the dictionary of TEACHER has none"
+    for pair in ((cased[0], files[1]), (files[0], cased[1])):
+        wrong = next(file for file in pair if file in cased)
+        with pytest.raises(UserError, match=message.format(wrong)):
+            write_pieces(teacher, {"train": [TextPair(*pair)]}, tmp_path / "out")
+    with pytest.raises(UserError, match=message.format("--text")):
+        corpus_stages(Given(teacher, tmp_path / "out", text=(cased[0],)), teacher)
+    few = [line.title() if n == 0 else line for n, line in enumerate(read_lines(files[0]))]
+    pair = TextPair(write_lines(tmp_path / "few", few), files[1])
+    write_pieces(teacher, {"train": [pair]}, tmp_path / "out")

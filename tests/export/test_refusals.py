@@ -56,8 +56,18 @@ def refused(tmp_path, capsys):
         ),
         (
             "transformer",
+            SHARED | {"decoder_output_dim": 8},
+            ("room for --decoder-output-dim 8 beside", "; give --to fairseq"),
+        ),
+        (
+            "transformer",
+            {"activation_fn": "tanh"},
+            ("room for --activation-fn tanh; give --to fairseq",),
+        ),
+        (
+            "transformer",
             SHARED | {"activation_fn": "tanh"},
-            ("room for --activation-fn tanh; give",),
+            ("room for --activation-fn tanh; give --to fairseq",),
         ),
         (
             "transformer",
@@ -72,7 +82,7 @@ def refused(tmp_path, capsys):
         (
             "transformer",
             SHARED | PRE_NORM | {"no_decoder_final_norm": True},
-            ("M2M100, ", "never has room for --no-decoder-final-norm"),
+            ("M2M100, ", "never has room for --no-decoder-final-norm; give --to fairseq"),
         ),
         ("can_transformer", PRE_NORM | SHARED, ("holds can_transformer: a plain Transformer has",)),
     ],

@@ -55,6 +55,12 @@ def test_tokenizer_json_beside_the_data(tmp_path):
     assert segmented.text.encode("Films,  films") == "Films, films"
 
 
+def test_a_translator_without_capital_letters_warns_of_them(tmp_path, caplog):
+    model = answering(make_translator(tmp_path), "--tokenizer", "space")
+    model.text.encode("w1 W2")
+    assert "the model's dictionary has none" in caplog.text
+
+
 def test_sentencepiece_beside_a_translator(tmp_path):
     made = make_translator(tmp_path)
     (tmp_path / "text").write_text("w1 w2 w3 w4\n" * 50)

@@ -10,6 +10,7 @@ from pet_fairseq.predict.text import (
     Text,
     build_text,
     find_subword_file,
+    has_no_capitals,
     has_pieces,
     join_pieces,
     options_of_text,
@@ -166,3 +167,32 @@ def test_a_sentencepiece_model_before_the_tokenizer_json_made_of_it(tmp_path):
         (tmp_path / name).touch()
     found = find_subword_file(words_of("\u2581a"), [tmp_path], "--bpe", "give it")
     assert found == str(tmp_path / "source.spm")
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["ein", "h@@", "und", "&apos;s", "."], True),
+        (["ein", "H@@", "und"], False),
+        (["ein", "<mask>", "<URL>"], True),  # special words are in no text
+        (["5", "kirja", "KIRJA"], False),
+        (["犬", "は", "12"], False),  # a script without capital letters
+        ([], False),
+    ],
+)
+def test_a_dictionary_without_capital_letters(words, expected):
+    dictionary = Dictionary()
+    for word in words:
+        dictionary.add_symbol(word)
+    assert has_no_capitals(dictionary) is expected
+
+
+def test_capital_letters_that_a_model_does_not_know_are_warned_of_once(caplog):
+    text = Text(no_capitals=True)
+    assert text.encode("ein hund .") == "ein hund ." and not caplog.records
+    assert [text.encode("Ein hund ."), text.encode("Der hund .")] == ["Ein hund .", "Der hund ."]
+    (record,) = caplog.records
+    assert "capital letters" in record.message and "lower case" in record.message
+    caplog.clear()
+    Text().encode("Ein Hund .")
+    assert not caplog.records
