@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import socket
 import sys
@@ -179,8 +180,8 @@ def test_a_batch_that_takes_too_long(tmp_path):
         status, output = stopped(process)
     assert seen == {(503, "the model is being loaded again"), (200, "ok")}
     assert status == 0
-    assert output.replace("ratio 2", "ratio 1").splitlines() == [
-        "a batch of 30 texts at ratio 1 was ended after 0.005 seconds",
+    assert re.sub(r"ratio \d", "ratio N", output).splitlines() == [  # by how busy the machine is
+        "a batch of 30 texts at ratio N was ended after 0.005 seconds",
         "the model's process has ended; the model is loaded again",
         "the model is there again",
     ]
