@@ -21,7 +21,10 @@ from pet_fairseq.huggingface.vocabulary import Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
 
 SPECIAL = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "relu": "relu"}
+ACTIVATIONS = {
+    **{"gelu": "gelu", "relu": "relu"},
+    **dict.fromkeys(("gelu_new", "gelu_pytorch_tanh"), "gelu_accurate"),
+}
 FIRST_POSITION = 2  # fairseq numbers positions from its padding index + 1
 STACK = "encoder.sentence_encoder"
 EMBEDDINGS = "embeddings.word_embeddings.weight"

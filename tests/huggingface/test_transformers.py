@@ -182,6 +182,9 @@ def test_old_names_of_layer_norms(tmp_path):
 
 LANGUAGE_MODELS = {
     "gpt2": theirs.gpt2,
+    "gpt2, torch's name of its activation": lambda folder: theirs.gpt2(
+        folder, activation_function="gelu_pytorch_tanh"
+    ),
     "llama": theirs.llama,
     "llama, untied, one head of keys": lambda folder: theirs.llama(
         folder, tie_word_embeddings=False, num_key_value_heads=1
@@ -240,7 +243,7 @@ def lm_case(name, tmp_path):
     model = LANGUAGE_MODELS[name](tmp_path / "hf")
     ours, task = theirs.load(tmp_path)
     words = task.source_dictionary
-    start = "<|end|>" if name == "gpt2" else "<|start|>"
+    start = "<|end|>" if name.startswith("gpt2") else "<|start|>"
     number = numbers(words, theirs.LM_PIECES, {"<s>": start, "</s>": "<|end|>"})
     rows = texts(words, (9, 4, 0), first=words.eos())
     batch = ragged([row[:-1] for row in rows], words.pad(), 10)

@@ -126,10 +126,10 @@ def roberta(folder, head="MaskedLM", kind="Roberta", **config):
     return save(randomise(getattr(transformers, f"{kind}For{head}")(config)), folder)
 
 
-def gpt2(folder):
+def gpt2(folder, **config):
     word_tokenizer(folder, LM_PIECES, unk_token="<|end|>")
     config = transformers.GPT2Config(
-        n_embd=16, n_layer=3, n_head=4, n_positions=24, **LM | dict(bos_token_id=20)
+        n_embd=16, n_layer=3, n_head=4, n_positions=24, **LM | dict(bos_token_id=20) | config
     )
     return save(randomise(transformers.GPT2LMHeadModel(config)), folder)
 
