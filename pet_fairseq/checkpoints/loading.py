@@ -69,8 +69,8 @@ def build_from_state(
             or task, parameters that are not the model's, or an option that the model lacks.
     """
     path, cfg = paths[0], state["cfg"]
-    check_architecture(state["cfg"], path, option)
-    check_task(state["cfg"], path, option)
+    check_architecture(cfg, path, option)
+    check_task(cfg, path, option)
     if len(paths) > 1:
         options["plugin_path"] = os.pathsep.join(paths[1:])
     override_model_options(cfg, options, option)
@@ -93,7 +93,7 @@ def build_from_state(
         task = tasks.setup_task(cfg.task, from_checkpoint=True)
     check_dictionaries(state, path, option, task, DATA_REMEDY, trained)
     check_labels(path, option, task, DATA_REMEDY, trained)
-    with naming_mismatch(state["cfg"], path, option):
+    with naming_mismatch(cfg, path, option):
         (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return model.eval(), task
 
@@ -181,7 +181,7 @@ def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, Tran
         )
     task = load_task(cfg.task, data)
     check_dictionaries(state, path, option, task, DATA_REMEDY)
-    with naming_mismatch(state["cfg"], path, option):
+    with naming_mismatch(cfg, path, option):
         models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return models[0], task
 

@@ -107,7 +107,9 @@ class Segmenter:
         self.longest = tuple(limit - 1 for limit in task.max_positions())
 
     def check(self, pairs: Iterable[tuple[str, str]], names: tuple[str, str]) -> None:
-        """Raise UserError if a file segments text into too many pieces that are not the model's.
+        """Raise UserError if too many pieces of some text are not the model's.
+
+        Either it has capital letters and the model none, or a file segments it otherwise.
 
         Args:
             pairs: source and target, either of which may be empty. names: of these texts.
